@@ -1,0 +1,53 @@
+# `make demo` and `make test` do all the set-up they need; see README.md.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# A hashed lock pins every dependency, the build backend included: an install fetches nothing unpinned.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
+EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+
+.PHONY: demo test test-cluster cluster cluster-down lint lock clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/gpuctl check --from examples/degraded --fail-on never
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -m "not cluster" -n auto
+
+test-cluster: $(VENV)/.dev
+	$(BIN)/pytest -m cluster tests/cluster
+
+cluster: $(VENV)/.dev
+	@$(BIN)/python -m tests.cluster.bed up
+
+cluster-down: $(VENV)/.dev
+	@$(BIN)/python -m tests.cluster.bed down
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy gpuctl checks tests
+	$(BIN)/lint-imports
+
+$(VENV)/pyvenv.cfg:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(VENV)/pyvenv.cfg requirements.lock pyproject.toml
+	$(INSTALL) requirements.lock
+	$(EDITABLE)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(INSTALL) requirements-dev.lock
+	@touch $@
+
+# Writes both locks anew. They name no index: any mirror can serve them.
+lock: $(VENV)/pyvenv.cfg
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url pyproject.toml --group build --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

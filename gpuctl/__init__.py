@@ -1,0 +1,3 @@
+"""gpuctl: checks and guarded runbooks for GPU Kubernetes clusters."""
+
+__version__ = "0.1.0"
