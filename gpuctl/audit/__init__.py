@@ -1,0 +1,1 @@
+"""Judging facts: checks, assertions, findings, and the verdict of a run."""

@@ -1,0 +1,69 @@
+"""Which checks there are: gpuctl's own and other people's, through one entry-point group."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from gpuctl.audit.check import Check
+
+GROUP = "gpuctl.checks"
+
+
+class UnknownName(Exception):
+    """A name that no check, code or assertion bears."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+        super().__init__(f"there is no {name!r}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A plugin that does not load. It makes the run incomplete; it never stops it."""
+
+    id: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The checks that loaded, and those that did not."""
+
+    checks: tuple[Check, ...]
+    broken: tuple[Broken, ...] = ()
+
+    def select(self, names: Sequence[str]) -> Catalogue:
+        """The named checks, or all when none is named. Raises UnknownName."""
+        known = [*(check.id for check in self.checks), *(broken.id for broken in self.broken)]
+        for name in names:
+            if name not in known:
+                raise UnknownName(name, known)
+        if not names:
+            return self
+        return Catalogue(
+            tuple(check for check in self.checks if check.id in names),
+            tuple(broken for broken in self.broken if broken.id in names),
+        )
+
+
+def catalogue() -> Catalogue:
+    """Loads every check that is installed, in the order of their names."""
+    loaded = [_load(entry) for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)]
+    return Catalogue(
+        tuple(each for each in loaded if isinstance(each, Check)),
+        tuple(each for each in loaded if isinstance(each, Broken)),
+    )
+
+
+def _load(entry: EntryPoint) -> Check | Broken:
+    try:
+        check = entry.load()
+    except Exception as error:  # noqa: BLE001 - the border around one entry: a plugin may raise anything
+        return Broken(entry.name, f"{type(error).__name__}: {error}")
+    if not isinstance(check, Check):
+        return Broken(entry.name, f"{entry.value} is not a gpuctl check")
+    return check

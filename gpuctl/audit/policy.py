@@ -1,0 +1,113 @@
+"""gpuctl.yaml: what a team has decided. Unknown keys are errors, named with their nearest neighbour."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gpuctl.facts.fact import Argument
+
+FILE = "gpuctl.yaml"
+
+
+class PolicyError(Exception):
+    """A policy that can't be used: which file, which key, what is wrong with it."""
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class KueueWebhooksPolicy(_Part, frozen=True):
+    """What `kueue-webhooks` tolerates.
+
+    `ca_expiry_warning_days`: a CA that ends within so many days is a warning.
+    `rotation_seconds`: bundles that disagree are taken for a rotation under way for so long.
+    """
+
+    ca_expiry_warning_days: int = 30
+    rotation_seconds: int = 90
+
+
+class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """One section per check, under the check's name."""
+
+    kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
+
+
+class Policy(_Part, frozen=True):
+    """The whole of gpuctl.yaml."""
+
+    api_version: Literal["gpuctl.dev/v1"] = "gpuctl.dev/v1"
+    kind: Literal["Policy"] = "Policy"
+    fail_on: Literal["error", "warning", "never"] = "error"
+    checks: ChecksPolicy = ChecksPolicy()
+
+
+BUILT_IN = {
+    "default": Policy(),
+    "strict": Policy(
+        fail_on="warning",
+        checks=ChecksPolicy(kueue_webhooks=KueueWebhooksPolicy(ca_expiry_warning_days=90)),
+    ),
+}
+POLICY: Argument[Policy] = Argument("policy", BUILT_IN["default"])
+
+
+def load(name: str | None, folder: Path) -> Policy:
+    """The policy of this name or file; without a name that of ./gpuctl.yaml, or else `default`.
+
+    Raises PolicyError.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if name is None:
+        return parse_file(folder / FILE) if (folder / FILE).exists() else BUILT_IN["default"]
+    if not Path(name).exists():
+        raise PolicyError(f"policy {name!r} is neither a file nor one of {', '.join(BUILT_IN)}")
+    return parse_file(Path(name))
+
+
+def parse_file(path: Path) -> Policy:
+    """Reads a policy file. Raises PolicyError."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise PolicyError(f"{path}: {_one_line(str(error))}") from error
+    return parse(content, str(path))
+
+
+def parse(content: Any, origin: str) -> Policy:
+    """Turns the content of a policy file into a policy. Raises PolicyError."""
+    try:
+        return msgspec.convert({} if content is None else content, Policy)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"{origin}: {_explained(str(error))}") from error
+
+
+def _explained(message: str) -> str:
+    unknown = re.search(r"unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?", message)
+    if not unknown:
+        return message
+    key, path = unknown.group(1), unknown.group(2) or ""
+    near = difflib.get_close_matches(key, _keys(path), n=1, cutoff=0.5)
+    where = f" in {path}" if path else ""
+    hint = f", did you mean {near[0]!r}?" if near else f"; known are {', '.join(_keys(path))}"
+    return f"unknown key {key!r}{where}{hint}"
+
+
+def _keys(path: str) -> list[str]:
+    part: Any = Policy
+    for name in filter(None, path.split(".")):
+        part = next(field.type for field in msgspec.structs.fields(part) if field.encode_name == name)
+    return [field.encode_name for field in msgspec.structs.fields(part)]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

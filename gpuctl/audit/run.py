@@ -1,0 +1,167 @@
+"""One run: gathers what the checks declare, judges it, and makes the report."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import gpuctl
+from gpuctl.audit.catalogue import Broken, Catalogue
+from gpuctl.audit.check import Check
+from gpuctl.audit.coverage import coverage
+from gpuctl.audit.finding import Finding
+from gpuctl.audit.judge import Gap, Judgement, Verdict, judge
+from gpuctl.audit.outcome import check_verdict, outcome
+from gpuctl.audit.policy import POLICY, Policy
+from gpuctl.audit.report import (
+    AssertionItem,
+    AuditReport,
+    CheckItem,
+    Coverage,
+    EvidenceItem,
+    FindingItem,
+    ObjectRef,
+    Run,
+    Source,
+    SubjectItem,
+    UnknownItem,
+)
+from gpuctl.facts.gather import Facts, Watch, gather
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.reader import Reader
+from gpuctl.facts.state import Known, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a run is asked for."""
+
+    checks: Catalogue
+    policy: Policy
+    fail_on: str
+    source: Callable[
+        [], Source
+    ]  # asked for when the reading is done: it names what the server told of itself
+
+
+def audit(request: Request, reader: Reader, watch: Watch = lambda _fact, _state: None) -> AuditReport:
+    """Reads, judges and reports. Never raises for what the cluster did."""
+    started = datetime.now(UTC)
+    needs = [need for check in request.checks.checks for need in check.needs]
+    facts = gather(needs, reader, {POLICY: request.policy}, watch)
+    checks = (
+        *(_check(check, facts) for check in request.checks.checks),
+        *(_broken(broken) for broken in request.checks.broken),
+    )
+    return AuditReport(
+        run=Run(
+            id=secrets.token_hex(6),
+            started_at=started,
+            finished_at=datetime.now(UTC),
+            version=gpuctl.__version__,
+            source=request.source(),
+        ),
+        outcome=outcome(checks, request.fail_on),
+        checks=checks,
+    )
+
+
+def _check(check: Check, facts: Facts) -> CheckItem:
+    judgements = [judge(assertion, facts) for assertion in check.assertions]
+    return CheckItem(
+        id=check.id,
+        title=check.title,
+        verdict=check_verdict(judgements).value,
+        assertions=tuple(_assertion(judgement, facts) for judgement in judgements),
+        coverage=coverage(check.needs, facts),
+        subjects=tuple(_subjects(check, facts)),
+    )
+
+
+def _broken(broken: Broken) -> CheckItem:
+    """A check that can't be loaded has one assertion, which is unknown."""
+    gap = UnknownItem(object=broken.id, reason=Reason.INTERNAL.value, message=broken.error)
+    return CheckItem(
+        id=broken.id,
+        title=broken.id,
+        verdict=Verdict.UNKNOWN.value,
+        assertions=(
+            AssertionItem(
+                id="loads",
+                statement="the check can be loaded",
+                kind="required",
+                verdict=Verdict.UNKNOWN.value,
+                reason=broken.error,
+                looked=0,
+                findings=(),
+                unknown=(gap,),
+            ),
+        ),
+        coverage=Coverage(expected=0, read=0, missing=()),
+        subjects=(),
+    )
+
+
+def _assertion(judgement: Judgement, facts: Facts) -> AssertionItem:
+    return AssertionItem(
+        id=judgement.assertion.id,
+        statement=judgement.assertion.says,
+        kind=judgement.assertion.strength.value,
+        verdict=judgement.verdict.value,
+        reason=judgement.reason,
+        looked=judgement.looked,
+        findings=tuple(_finding(finding, facts) for finding in _sorted(judgement.findings)),
+        unknown=tuple(_gap(gap) for gap in judgement.gaps),
+    )
+
+
+def _sorted(findings: Sequence[Finding]) -> list[Finding]:
+    """The same order in every run, whatever the order of the reads."""
+    return sorted(
+        findings, key=lambda each: (each.code.id, each.object.namespace, each.object.name, each.mark)
+    )
+
+
+def _finding(finding: Finding, facts: Facts) -> FindingItem:
+    return FindingItem(
+        code=finding.code.id,
+        severity=finding.weight.value,
+        object=object_ref(finding.object),
+        message=finding.message,
+        evidence=tuple(
+            EvidenceItem(
+                source=f"{item.source} {item.where}".rstrip(),
+                observed=item.observed,
+                at=facts.read_at(item.source),
+            )
+            for item in finding.evidence
+        ),
+        look=finding.look,
+        remedy=finding.remedy,
+        runbook=finding.runbook,
+        fingerprint=finding.fingerprint,
+        cause=finding.cause,
+    )
+
+
+def object_ref(ref: Ref) -> ObjectRef:
+    """A reference in the shape of the report."""
+    return ObjectRef(
+        api_version=ref.kind.api_version(), kind=ref.kind.kind, namespace=ref.namespace, name=ref.name
+    )
+
+
+def _gap(gap: Gap) -> UnknownItem:
+    name = gap.subject if isinstance(gap.subject, str) else str(gap.subject)
+    return UnknownItem(object=name, reason=gap.state.reason.value, message=gap.state.message)
+
+
+def _subjects(check: Check, facts: Facts) -> Iterator[SubjectItem]:
+    if check.learned is None:
+        return
+    state = facts.state(check.learned)
+    if isinstance(state, Known):
+        for ref, learned in state.value.known():
+            yield SubjectItem(object=object_ref(ref), facts=dict(learned))

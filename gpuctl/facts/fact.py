@@ -1,0 +1,242 @@
+"""Facts, and the graph they form: reads, what is derived from them, and the arguments of a run.
+
+A read is a fact; a derived fact is a pure function of facts; the targets of a later read are a derived fact
+handed to it. Which kinds are read is therefore known before anything is read: permissions, the contents of
+a snapshot and the coverage figures all come from the one declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
+
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, Rule, View
+from gpuctl.facts.state import Each, State
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+O_co = TypeVar("O_co", bound=View, covariant=True)
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+
+
+class Fact(Generic[T_co]):
+    """Something that can be known. Equal declarations of a read are one fact; others are by identity."""
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        """The facts this one is made of, or that tell where to read it."""
+        return ()
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        """The permissions that reading it takes."""
+        return frozenset()
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        raise NotImplementedError
+
+
+class Read(Fact[T_co]):
+    """A fact that comes from the cluster."""
+
+
+@dataclass(frozen=True)
+class Objects(Read[Each[Ref, O_co]]):
+    """All objects of a kind, in the whole cluster (or the tenant's namespace)."""
+
+    view: type[O_co]
+    labels: str = ""
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.view.of, "list")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.of} with {self.labels}" if self.labels else str(self.view.of)
+
+
+@dataclass(frozen=True)
+class Within(Read[Each[Ref, O_co]]):
+    """All objects of a kind in some namespaces, which another fact tells."""
+
+    view: type[O_co]
+    namespaces: Fact[Collection[str]]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.namespaces,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.view.of, "list")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.of} in {self.namespaces.name}"
+
+
+@dataclass(frozen=True)
+class Named(Read[Each[Ref, O_co]]):
+    """Single objects, which another fact names. One that does not exist is absent from the result."""
+
+    view: type[O_co]
+    refs: Fact[Collection[Ref]]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.refs,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.view.of, "get")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.of} of {self.refs.name}"
+
+
+def _rule(kind: Kind, verb: str) -> Rule:
+    return Rule(kind.group, kind.plural, verb, kind.namespaced)
+
+
+@dataclass(frozen=True)
+class Served(Read[tuple[str, ...]]):
+    """The versions of an API group that the server offers, the preferred one first; empty if none is."""
+
+    group: str
+
+    @property
+    def name(self) -> str:
+        return f"API group {self.group}"
+
+
+@dataclass(frozen=True)
+class DryRun(Read[Each[Attempt, Answer]]):
+    """What the server answers to creating objects that it is told not to store. Needs consent."""
+
+    attempts: Fact[Collection[Attempt]]
+    kinds: tuple[Rule, ...]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.attempts,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset(self.kinds)
+
+    @property
+    def name(self) -> str:
+        return f"dry run of {self.attempts.name}"
+
+
+@dataclass(frozen=True)
+class Maybe(Fact[State[T]]):
+    """The state of a fact as a value: the only way around `NotKnown`."""
+
+    fact: Fact[T]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.fact,)
+
+    @property
+    def name(self) -> str:
+        return self.fact.name
+
+
+@dataclass(frozen=True, eq=False)
+class Argument(Fact[T]):
+    """A value the run is given: policy, target, time."""
+
+    name_: str
+    default: T | None = None
+
+    @property
+    def name(self) -> str:
+        return self.name_
+
+
+NOW: Argument[datetime] = Argument("the time of the reading")
+
+
+@dataclass(frozen=True, eq=False)
+class Derived(Fact[T_co]):
+    """A pure function of other facts."""
+
+    make: Callable[..., T_co] = field(repr=False)
+    of: tuple[Fact[Any], ...] = field(repr=False)
+    name_: str
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return self.of
+
+    @property
+    def name(self) -> str:
+        return self.name_
+
+
+@dataclass(frozen=True)
+class Given(Generic[*Ts]):
+    """Facts that a function is handed as its arguments. As a decorator it makes the derived fact."""
+
+    facts: tuple[Fact[Any], ...]
+
+    def __call__(self, make: Callable[[*Ts], R]) -> Fact[R]:
+        return Derived(make, self.facts, make.__name__.replace("_", " "))
+
+
+@overload
+def given() -> Given[()]: ...
+@overload
+def given(a: Fact[A], /) -> Given[A]: ...
+@overload
+def given(a: Fact[A], b: Fact[B], /) -> Given[A, B]: ...
+@overload
+def given(a: Fact[A], b: Fact[B], c: Fact[C], /) -> Given[A, B, C]: ...
+@overload
+def given(a: Fact[A], b: Fact[B], c: Fact[C], d: Fact[D], /) -> Given[A, B, C, D]: ...
+@overload
+def given(a: Fact[A], b: Fact[B], c: Fact[C], d: Fact[D], e: Fact[E], /) -> Given[A, B, C, D, E]: ...
+@overload
+def given(
+    a: Fact[A], b: Fact[B], c: Fact[C], d: Fact[D], e: Fact[E], f: Fact[F], /
+) -> Given[A, B, C, D, E, F]: ...
+def given(*facts: Fact[Any]) -> Any:
+    """Names the facts a function needs, in the order of its parameters."""
+    return cast(Any, Given(facts))
+
+
+def graph(wanted: Iterable[Fact[Any]]) -> tuple[Fact[Any], ...]:
+    """The wanted facts and all they need, each once, every fact after those it needs."""
+    order: dict[Fact[Any], None] = {}
+    for fact in wanted:
+        for found in _walk(fact, order):
+            order[found] = None
+    return tuple(order)
+
+
+def _walk(fact: Fact[Any], seen: Collection[Fact[Any]]) -> Iterator[Fact[Any]]:
+    if fact in seen:
+        return
+    for need in fact.needs:
+        yield from _walk(need, seen)
+    yield fact
+
+
+def rules(*wanted: Fact[Any]) -> frozenset[Rule]:
+    """The permissions that gathering these facts takes. Reads nothing."""
+    return frozenset(rule for fact in graph(wanted) for rule in fact.rules)

@@ -1,0 +1,173 @@
+"""Walks the graph of facts: each fact once and as soon as it can, reads in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from gpuctl.facts.fact import (
+    NOW,
+    Argument,
+    Derived,
+    DryRun,
+    Fact,
+    Maybe,
+    Named,
+    Objects,
+    Read,
+    Served,
+    Within,
+    graph,
+)
+from gpuctl.facts.kinds import Kind, Ref
+from gpuctl.facts.reader import Reader
+from gpuctl.facts.state import Known, NotKnown, Reason, State, Unknown, value
+
+T = TypeVar("T")
+Watch = Callable[[Fact[Any], State[Any]], None]
+READS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was gathered. Indexing gives a value or raises `NotKnown`."""
+
+    states: Mapping[Fact[Any], State[Any]]
+    now: datetime
+    times: Mapping[Kind, datetime]
+
+    def __getitem__(self, fact: Fact[T]) -> T:
+        return value(self.state(fact))
+
+    def state(self, fact: Fact[T]) -> State[T]:
+        """What is known of a fact, whatever that is."""
+        return cast("State[T]", self.states[fact])
+
+    def read_at(self, ref: Ref) -> datetime:
+        """When objects of this kind were read."""
+        return self.times.get(ref.kind, self.now)
+
+
+def gather(
+    wanted: Iterable[Fact[Any]],
+    reader: Reader,
+    arguments: Mapping[Argument[Any], Any],
+    watch: Watch = lambda _fact, _state: None,
+) -> Facts:
+    """Reads and derives the wanted facts.
+
+    `watch` is told of each fact the moment it is settled, in the calling thread. Reads are bounded by the
+    reader's own deadline. An interruption abandons the reads under way and is passed on.
+    """
+    facts = graph(wanted)
+    walk = _Walk(reader, {NOW: reader.now, **arguments}, watch, _shared_lists(facts))
+    pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="gpuctl-read")
+    try:
+        walk.run(facts, pool)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return Facts(walk.states, reader.now, walk.times)
+
+
+def _shared_lists(facts: Iterable[Fact[Any]]) -> dict[Fact[Any], tuple[Objects[Any], ...]]:
+    """The lists of one kind that share a request."""
+    lists = [fact for fact in facts if isinstance(fact, Objects)]
+    return {
+        fact: tuple(other for other in lists if (other.view.of, other.labels) == (fact.view.of, fact.labels))
+        for fact in lists
+    }
+
+
+@dataclass
+class _Walk:
+    reader: Reader
+    arguments: Mapping[Argument[Any], Any]
+    watch: Watch
+    shared: Mapping[Fact[Any], tuple[Objects[Any], ...]]
+    states: dict[Fact[Any], State[Any]] = field(default_factory=dict)
+    times: dict[Kind, datetime] = field(default_factory=dict)
+    reading: dict[Future[Sequence[State[Any]]], tuple[Read[Any], ...]] = field(default_factory=dict)
+
+    def run(self, facts: Sequence[Fact[Any]], pool: ThreadPoolExecutor) -> None:
+        waiting = list(facts)
+        while waiting or self.reading:
+            waiting = [fact for fact in waiting if not self._advance(fact, pool)]
+            if self.reading:
+                self._collect()
+
+    def _advance(self, fact: Fact[Any], pool: ThreadPoolExecutor) -> bool:
+        """Settles a fact, or starts its read, if what it needs is settled; says whether it could."""
+        if fact in self.states:
+            return True
+        if any(need not in self.states for need in fact.needs):
+            return False
+        if isinstance(fact, Read):
+            self._start(fact, pool)
+        else:
+            self._settle(fact, self._derive(fact))
+        return True
+
+    def _start(self, fact: Read[Any], pool: ThreadPoolExecutor) -> None:
+        if any(fact in group for group in self.reading.values()):
+            return
+        group = self.shared.get(fact, (fact,))
+        self.reading[pool.submit(self._read, group)] = group
+
+    def _collect(self) -> None:
+        done, _ = wait(self.reading, return_when=FIRST_COMPLETED)
+        for future in done:
+            for fact, state in zip(self.reading.pop(future), future.result(), strict=True):
+                self._settle(fact, state)
+
+    def _settle(self, fact: Fact[Any], state: State[Any]) -> None:
+        self.states[fact] = state
+        if isinstance(fact, Objects | Within | Named):
+            self.times[fact.view.of] = self.reader.clock()
+        self.watch(fact, state)
+
+    def _read(self, group: tuple[Read[Any], ...]) -> Sequence[State[Any]]:
+        try:
+            return self._ask(group)
+        except NotKnown as gap:
+            return [gap.state] * len(group)
+        except Exception as error:  # noqa: BLE001 - the border around one fact: a bug here must not cost the others
+            return [_internal(group[0], error)] * len(group)
+
+    def _ask(self, group: tuple[Read[Any], ...]) -> Sequence[State[Any]]:
+        fact = group[0]
+        if isinstance(fact, Objects):
+            views = [cast("Objects[Any]", each).view for each in group]
+            return self.reader.list(fact.view.of, fact.labels, views)
+        if isinstance(fact, Within):
+            return [self.reader.within(fact.view, value(self.states[fact.namespaces]))]
+        if isinstance(fact, Named):
+            return [self.reader.named(fact.view, value(self.states[fact.refs]))]
+        if isinstance(fact, Served):
+            return [self.reader.served(fact.group)]
+        if isinstance(fact, DryRun):
+            return [self.reader.dry_run(value(self.states[fact.attempts]))]
+        raise TypeError(f"no reader for {type(fact).__name__}")
+
+    def _derive(self, fact: Fact[Any]) -> State[Any]:
+        try:
+            return Known(self._make(fact))
+        except NotKnown as gap:
+            return gap.state
+        except Exception as error:  # noqa: BLE001 - the border around one fact: a bug here must not cost the others
+            return _internal(fact, error)
+
+    def _make(self, fact: Fact[Any]) -> Any:
+        if isinstance(fact, Argument):
+            return self.arguments.get(fact, fact.default)
+        if isinstance(fact, Maybe):
+            return self.states[fact.fact]
+        if isinstance(fact, Derived):
+            return fact.make(*(value(self.states[need]) for need in fact.needs))
+        raise TypeError(f"no way to make {type(fact).__name__}")
+
+
+def _internal(fact: Fact[Any], error: Exception) -> Unknown:
+    return Unknown(Reason.INTERNAL, f"{type(error).__name__}: {error}", fact.name)

@@ -1,0 +1,124 @@
+"""Names of things in a cluster: kinds of objects, references to one of them, and permissions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object. `versions` are those gpuctl can read, the one it prefers first."""
+
+    group: str
+    versions: tuple[str, ...]
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def __str__(self) -> str:
+        return self.resource
+
+    @property
+    def resource(self) -> str:
+        """`<plural>[.<group>]`, as kubectl and capture.yaml write it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def api_version(self, version: str = "") -> str:
+        """`[<group>/]<version>`, the preferred version unless another is named."""
+        version = version or self.versions[0]
+        return f"{self.group}/{version}" if self.group else version
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object of a cluster. `namespace` is empty for cluster-wide kinds."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """`Service kueue-system/kueue-webhook-service`: the way messages name objects."""
+        return (
+            f"{self.kind.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind.kind} {self.name}"
+        )
+
+    @property
+    def kubectl(self) -> str:
+        """The arguments by which kubectl finds it: `-n kueue-system service/kueue-webhook-service`."""
+        plural = self.kind.resource
+        return f"-n {self.namespace} {plural}/{self.name}" if self.namespace else f"{plural}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Rule:
+    """A permission: one verb on one resource. `resource` may be a subresource (`pods/log`)."""
+
+    group: str
+    resource: str
+    verb: str
+    namespaced: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}.{self.group}" if self.group else f"{self.verb} {self.resource}"
+
+
+class Meta(msgspec.Struct, frozen=True, rename="camel"):
+    """metadata of an object, as far as every check may use it."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    """Who an object belongs to."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class View(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`."""
+
+    of: ClassVar[Kind]
+    metadata: Meta
+
+    @property
+    def ref(self) -> Ref:
+        """The reference under which this object is found."""
+        return Ref(self.of, self.metadata.name, self.metadata.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An object whose creation is tried with dryRun=All. Equal for the same kind and namespace."""
+
+    kind: Kind
+    namespace: str
+    body: Mapping[str, Any] = field(compare=False)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the server said to a dry run. `status` is the HTTP code, `body` the object or the Status."""
+
+    at: datetime
+    seconds: float
+    status: int
+    body: dict[str, Any]

@@ -1,0 +1,44 @@
+"""The door facts are read through. A reader holds consent, time and place; checks never see one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.state import Each, State
+
+
+class Reader(Protocol):
+    """Reads a cluster or a record of one. Each call ends within the reader's deadline and never raises for
+    what the cluster did: the answer is a state. A single object that does not parse is one unknown entry."""
+
+    @property
+    def now(self) -> datetime:
+        """The time every judgement refers to: the clock, or when the snapshot was taken."""
+        ...
+
+    def clock(self) -> datetime:
+        """The time of a read that ends now: the clock, or when the snapshot was taken."""
+        ...
+
+    def list(self, kind: Kind, labels: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+        """All objects of a kind, in one request, once for each view."""
+        ...
+
+    def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
+        """All objects of a kind in these namespaces. A namespace that can't be listed is a hole."""
+        ...
+
+    def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
+        """These objects; what does not exist is absent."""
+        ...
+
+    def served(self, group: str) -> State[tuple[str, ...]]:
+        """The versions of an API group, the preferred one first; empty when the group is not served."""
+        ...
+
+    def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
+        """What the server answers to these creations; `not-asked` without the person's consent."""
+        ...
