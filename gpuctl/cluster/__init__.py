@@ -1,0 +1,1 @@
+"""The doors: a live cluster, and records of one."""

@@ -1,0 +1,74 @@
+"""A cluster in memory: a reader over plain objects, for tests of everything that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gpuctl.cluster.decode import Collector
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+
+A_MOMENT = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
+
+
+@dataclass
+class MemoryReader:
+    """Answers from `objects` (as kubectl prints them). A kind in `missing` answers that it is not known."""
+
+    objects: Sequence[Mapping[str, Any]]
+    missing: Mapping[str, Unknown | Inapplicable] = field(default_factory=dict)  # by "<plural>[.<group>]"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: Mapping[Attempt, Answer] | None = None
+    now: datetime = A_MOMENT
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def list(self, kind: Kind, labels: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+        gap = self.missing.get(kind.resource)
+        if gap is not None:
+            return [gap] * len(views)
+        return [Known(each) for each in _collected(kind, views, self._of(kind))]
+
+    def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
+        return self._some(
+            view, (item for item in self._of(view.of) if item["metadata"].get("namespace") in namespaces)
+        )
+
+    def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
+        wanted = {(ref.namespace, ref.name) for ref in refs}
+        found = (item for item in self._of(view.of) if _name(item) in wanted)
+        return self._some(view, found)
+
+    def served(self, group: str) -> State[tuple[str, ...]]:
+        return Known(self.groups.get(group, ()))
+
+    def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
+        if self.answers is None:
+            return Unknown(Reason.NOT_ASKED, "no dry run was made")
+        return Known(Each.of({each: self.answers[each] for each in attempts if each in self.answers}))
+
+    def _some(self, view: type[View], items: Iterable[Mapping[str, Any]]) -> State[Each[Ref, Any]]:
+        gap = self.missing.get(view.of.resource)
+        return gap if gap is not None else Known(_collected(view.of, [view], items)[0])
+
+    def _of(self, kind: Kind) -> list[Mapping[str, Any]]:
+        versions = {kind.api_version(version) for version in kind.versions}
+        return [item for item in self.objects if item["kind"] == kind.kind and item["apiVersion"] in versions]
+
+
+def _name(item: Mapping[str, Any]) -> tuple[str, str]:
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def _collected(
+    kind: Kind, views: Sequence[type[View]], items: Iterable[Mapping[str, Any]]
+) -> tuple[Each[Ref, Any], ...]:
+    collector = Collector(kind, views)
+    collector.add(msgspec.json.encode(item) for item in items)
+    return collector.result()
