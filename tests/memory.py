@@ -18,9 +18,9 @@ A_MOMENT = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
 
 @dataclass
 class MemoryReader:
-    """Answers from `objects` (as kubectl prints them). A kind in `missing` answers that it is not known."""
+    """Answers from `items` (as kubectl prints them). A kind in `missing` answers that it is not known."""
 
-    objects: Sequence[Mapping[str, Any]]
+    items: Sequence[Mapping[str, Any]]
     missing: Mapping[str, Unknown | Inapplicable] = field(default_factory=dict)  # by "<plural>[.<group>]"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answers: Mapping[Attempt, Answer] | None = None
@@ -29,7 +29,9 @@ class MemoryReader:
     def clock(self) -> datetime:
         return self.now
 
-    def list(self, kind: Kind, labels: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+    def objects(
+        self, kind: Kind, labels: str, views: Sequence[type[View]]
+    ) -> Sequence[State[Each[Ref, Any]]]:
         gap = self.missing.get(kind.resource)
         if gap is not None:
             return [gap] * len(views)
@@ -59,7 +61,7 @@ class MemoryReader:
 
     def _of(self, kind: Kind) -> list[Mapping[str, Any]]:
         versions = {kind.api_version(version) for version in kind.versions}
-        return [item for item in self.objects if item["kind"] == kind.kind and item["apiVersion"] in versions]
+        return [item for item in self.items if item["kind"] == kind.kind and item["apiVersion"] in versions]
 
 
 def _name(item: Mapping[str, Any]) -> tuple[str, str]:

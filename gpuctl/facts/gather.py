@@ -140,7 +140,7 @@ class _Walk:
         fact = group[0]
         if isinstance(fact, Objects):
             views = [cast("Objects[Any]", each).view for each in group]
-            return self.reader.list(fact.view.of, fact.labels, views)
+            return self.reader.objects(fact.view.of, fact.labels, views)
         if isinstance(fact, Within):
             return [self.reader.within(fact.view, value(self.states[fact.namespaces]))]
         if isinstance(fact, Named):

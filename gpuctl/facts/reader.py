@@ -23,7 +23,9 @@ class Reader(Protocol):
         """The time of a read that ends now: the clock, or when the snapshot was taken."""
         ...
 
-    def list(self, kind: Kind, labels: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+    def objects(
+        self, kind: Kind, labels: str, views: Sequence[type[View]]
+    ) -> Sequence[State[Each[Ref, Any]]]:
         """All objects of a kind, in one request, once for each view."""
         ...
 
