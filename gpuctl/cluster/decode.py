@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -20,12 +20,9 @@ class Page(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = ()
 
 
-class PageMeta(
-    msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "next": "continue"}
-):
+class PageMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
     """`next` is the token of the following page, empty at the last."""
 
-    resource_version: str = ""
     next: str = ""
 
 
@@ -102,11 +99,7 @@ def _decode(item: msgspec.Raw | bytes, decoder: msgspec.json.Decoder[View]) -> V
 
 def _without_nulls(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {
-            key: _without_nulls(part)
-            for key, part in cast("dict[str, Any]", tree).items()
-            if part is not None
-        }
+        return {key: _without_nulls(part) for key, part in tree.items() if part is not None}
     if isinstance(tree, list):
-        return [_without_nulls(part) for part in cast("list[Any]", tree) if part is not None]
+        return [_without_nulls(part) for part in tree if part is not None]
     return tree
