@@ -1,0 +1,1 @@
+"""Tests of the test bed's parts that need no cluster."""

@@ -1,0 +1,1 @@
+"""Programs that answer for hardware which the test bed does not have."""
