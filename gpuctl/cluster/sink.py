@@ -20,8 +20,9 @@ class Sink(Protocol):
         """Objects as the API server gave them; `version` is the one they were read in."""
         ...
 
-    def complete(self, kind: Kind) -> None:
-        """All objects of this kind were read."""
+    def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:
+        """All objects of this kind were read, or all with these labels, in this namespace, of this name:
+        what was not among the items does not exist."""
         ...
 
     def missing(
@@ -43,7 +44,7 @@ class NoSink:
     ) -> None:
         pass
 
-    def complete(self, kind: Kind) -> None:
+    def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:
         pass
 
     def missing(

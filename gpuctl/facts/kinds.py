@@ -95,9 +95,13 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class View(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`."""
+    """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`.
+
+    Of a ConfigMap a snapshot stores no other keys than those that a view names in `keys`.
+    """
 
     of: ClassVar[Kind]
+    keys: ClassVar[tuple[str, ...]] = ()
     metadata: Meta
 
     @property
