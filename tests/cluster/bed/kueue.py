@@ -1,0 +1,211 @@
+"""Kueue from its own manifests: its manager in a pod, its certificates managed by itself. And what breaks and mends it."""
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import build, images
+from .kubectl import Kubectl, KubectlError
+from .wait import TooLong, wait
+
+MODULE = "sigs.k8s.io/kueue"
+CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+CONVERSION = "/spec/conversion/webhook"
+READING = ("get", "list", "watch")
+CARRIERS_OF_BUNDLES = {"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
+SLOW_TO_HEAL = 20  # seconds, after which the manager is started anew
+
+OVERLAY: dict[str, Any] = {
+    "apiVersion": "kustomize.config.k8s.io/v1beta1",
+    "kind": "Kustomization",
+    "resources": ["config/default"],
+    "images": [
+        {
+            "name": "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue",
+            "newName": images.KUEUE.partition(":")[0],
+            "newTag": images.KUEUE.partition(":")[2],
+        }
+    ],
+    "patches": [
+        {
+            "target": {"kind": "Deployment"},
+            "patch": json.dumps(
+                [
+                    {
+                        "op": "replace",
+                        "path": "/spec/template/spec/containers/0/imagePullPolicy",
+                        "value": "Never",
+                    },
+                ]
+            ),
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A place that holds a caBundle: an object, and in it the path of the client configuration."""
+
+    resource: str
+    name: str
+    path: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Kueue:
+    """The bed's Kueue."""
+
+    kubectl: Kubectl
+    folder: Path
+    namespace: str = "kueue-system"
+    deployment: str = "kueue-controller-manager"
+    service: str = "kueue-webhook-service"
+    secret: str = "kueue-webhook-server-cert"
+    cluster_role: str = "kueue-manager-role"
+
+    @property
+    def manifests(self) -> Path:
+        return self.folder / "manifests.yaml"
+
+    def render(self) -> None:
+        """Kueue's own manifests, with the image that the bed has built; it needs no cluster."""
+        source = build.source("kueue", MODULE) / "config"
+        shutil.copytree(source, self.folder / "config", copy_function=shutil.copyfile)
+        for copied in (self.folder, *self.folder.rglob("*")):
+            copied.chmod(0o755 if copied.is_dir() else 0o644)  # a module's files are read-only
+        (self.folder / "kustomization.yaml").write_text(yaml.safe_dump(OVERLAY))
+        self.manifests.write_text(self.kubectl("kustomize", str(self.folder)))
+
+    def apply(self) -> None:
+        """Put every object as the manifests have it, whoever changed it since."""
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(self.manifests))
+
+    def restore(self) -> None:
+        """Healthy again, after whatever a test has done to it."""
+        self.apply()
+        try:
+            wait(self.healthy, SLOW_TO_HEAL, "Kueue's own healing")
+        except TooLong:
+            self.restart()
+            self.wait_healthy()
+
+    def wait_healthy(self, timeout: float = 90) -> None:
+        wait(
+            self.healthy,
+            timeout,
+            "a healthy Kueue: available, every caBundle its own, webhooks and conversion answering",
+        )
+
+    def healthy(self) -> bool:
+        """Available, every caBundle is its Secret's, both API services answer, and so do webhooks."""
+        return (
+            self._available()
+            and self._bundles_agree()
+            and self._api_services_answer()
+            and self._webhooks_answer()
+        )
+
+    def bundles(self) -> list[Bundle]:
+        """Every caBundle of its webhooks and its CRDs' conversions as it is now."""
+        return [*self._admission_bundles(), *self._conversion_bundles()]
+
+    def set_bundle(self, bundle: Bundle, value: bytes) -> None:
+        """Write a caBundle; while Kueue may, it soon writes its own again (see freeze_rotator)."""
+        encoded = base64.b64encode(value).decode()
+        patch = [{"op": "add", "path": f"{bundle.path}/caBundle", "value": encoded}]
+        self.kubectl("patch", bundle.resource, bundle.name, "--type=json", "-p", json.dumps(patch))
+
+    def freeze_rotator(self) -> None:
+        """Take its right to write caBundles, so that a broken one stays as it is."""
+        role = json.loads(self.kubectl("get", "clusterrole", self.cluster_role, "-o", "json"))
+        for rule in role["rules"]:
+            if CARRIERS_OF_BUNDLES & {*rule.get("apiGroups", ())}:
+                rule["verbs"] = [verb for verb in rule["verbs"] if verb in READING]
+        patch = json.dumps({"rules": role["rules"]})
+        self.kubectl("patch", "clusterrole", self.cluster_role, "--type=merge", "-p", patch)
+
+    def scale(self, replicas: int) -> None:
+        """Change the number of managers, and wait until there are that many pods."""
+        self.kubectl("-n", self.namespace, "scale", "deployment", self.deployment, f"--replicas={replicas}")
+        wait(lambda: len(self.pods()) == replicas, 60, f"{replicas} pods of Kueue's manager")
+
+    def restart(self) -> None:
+        """Replace the manager's pods at once."""
+        self.kubectl(
+            "-n", self.namespace, "delete", "pods", "-l", "control-plane=controller-manager", "--now"
+        )
+
+    def pods(self) -> list[str]:
+        """The names of the manager's pods, those on their way out included."""
+        names = self.kubectl(
+            "-n", self.namespace, "get", "pods", "-l", "control-plane=controller-manager", "-o", "name"
+        )
+        return [name.removeprefix("pod/") for name in names.split()]
+
+    def _available(self) -> bool:
+        deployment = json.loads(
+            self.kubectl("-n", self.namespace, "get", "deployment", self.deployment, "-o", "json")
+        )
+        status = deployment.get("status", {})
+        return bool(
+            status.get("observedGeneration") == deployment["metadata"]["generation"]
+            and status.get("availableReplicas", 0)
+            == deployment["spec"]["replicas"]
+            == status.get("updatedReplicas", 0)
+            > 0
+            and status.get("replicas") == deployment["spec"]["replicas"]
+        )
+
+    def _bundles_agree(self) -> bool:
+        encoded = self.kubectl(
+            "-n", self.namespace, "get", "secret", self.secret, "-o", r"jsonpath={.data.ca\.crt}"
+        )
+        return bool(encoded) and {bundle.value for bundle in self.bundles()} == {base64.b64decode(encoded)}
+
+    def _api_services_answer(self) -> bool:
+        condition = r'jsonpath={.items[*].status.conditions[?(@.type=="Available")].status}'
+        answers = self.kubectl(
+            "get", "apiservices", "-l", "app.kubernetes.io/name=kueue", "-o", condition
+        ).split()
+        return bool(answers) and {*answers} == {"True"}
+
+    def _webhooks_answer(self) -> bool:
+        flavor = {
+            "apiVersion": "kueue.x-k8s.io/v1beta1",
+            "kind": "ResourceFlavor",
+            "metadata": {"name": "dry-run"},
+        }
+        try:
+            self.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(flavor))
+        except KubectlError:
+            return False
+        return True
+
+    def _admission_bundles(self) -> Iterator[Bundle]:
+        for resource in CONFIGURATIONS:
+            listed = json.loads(
+                self.kubectl("get", resource, "-l", "app.kubernetes.io/name=kueue", "-o", "json")
+            )
+            for configuration in listed["items"]:
+                name = configuration["metadata"]["name"]
+                for index, webhook in enumerate(configuration.get("webhooks", ())):
+                    yield _bundle(resource, name, f"/webhooks/{index}", webhook)
+
+    def _conversion_bundles(self) -> Iterator[Bundle]:
+        listed = json.loads(self.kubectl("get", "crds", "-l", "app.kubernetes.io/name=kueue", "-o", "json"))
+        for crd in listed["items"]:
+            if (conversion := crd["spec"].get("conversion", {})).get("strategy") == "Webhook":
+                yield _bundle("crds", crd["metadata"]["name"], CONVERSION, conversion["webhook"])
+
+
+def _bundle(resource: str, name: str, path: str, webhook: dict[str, Any]) -> Bundle:
+    encoded = webhook.get("clientConfig", {}).get("caBundle", "")
+    return Bundle(resource, name, f"{path}/clientConfig", base64.b64decode(encoded))
