@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import gpuctl
 from gpuctl.audit.catalogue import Broken, Catalogue
@@ -28,6 +29,7 @@ from gpuctl.audit.report import (
     SubjectItem,
     UnknownItem,
 )
+from gpuctl.facts.fact import Fact
 from gpuctl.facts.gather import Facts, Watch, gather
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.reader import Reader
@@ -41,31 +43,59 @@ class Request:
     checks: Catalogue
     policy: Policy
     fail_on: str
-    source: Callable[
-        [], Source
-    ]  # asked for when the reading is done: it names what the server told of itself
 
 
-def audit(request: Request, reader: Reader, watch: Watch = lambda _fact, _state: None) -> AuditReport:
-    """Reads, judges and reports. Never raises for what the cluster did."""
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Told how a run goes on: of each fact that is settled, and of each check that is judged."""
+
+    fact: Watch = lambda _fact, _facts: None
+    check: Callable[[CheckItem], None] = lambda _check: None
+
+
+def audit(
+    request: Request, reader: Reader, source: Callable[[], Source], observer: Observer | None = None
+) -> AuditReport:
+    """Reads, judges and reports. Never raises for what the cluster did.
+
+    `source` is asked when the reading is done, for it tells what the server said of itself.
+    """
     started = datetime.now(UTC)
-    needs = [need for check in request.checks.checks for need in check.needs]
-    facts = gather(needs, reader, {POLICY: request.policy}, watch)
-    checks = (
-        *(_check(check, facts) for check in request.checks.checks),
-        *(_broken(broken) for broken in request.checks.broken),
-    )
+    checks = tuple(_judged(request, reader, observer or Observer()))
     return AuditReport(
         run=Run(
             id=secrets.token_hex(6),
             started_at=started,
             finished_at=datetime.now(UTC),
             version=gpuctl.__version__,
-            source=request.source(),
+            source=source(),
         ),
         outcome=outcome(checks, request.fail_on),
         checks=checks,
     )
+
+
+def _judged(request: Request, reader: Reader, observer: Observer) -> Iterator[CheckItem]:
+    """The results in the checks' order; the observer gets each as soon as its facts are settled."""
+    done: dict[str, CheckItem] = {}
+
+    def judge_ready(checks: Iterable[Check], facts: Facts) -> None:
+        for check in checks:
+            if check.id not in done and all(facts.settled(need) for need in check.needs):
+                done[check.id] = _check(check, facts)
+                observer.check(done[check.id])
+
+    def watch(fact: Fact[Any], facts: Facts) -> None:
+        observer.fact(fact, facts)
+        judge_ready((check for check in request.checks.checks if fact in check.needs), facts)
+
+    needs = [need for check in request.checks.checks for need in check.needs]
+    judge_ready(request.checks.checks, gather(needs, reader, {POLICY: request.policy}, watch))
+    yield from (done[check.id] for check in request.checks.checks)
+    for broken in request.checks.broken:
+        item = _broken(broken)
+        observer.check(item)
+        yield item
 
 
 def _check(check: Check, facts: Facts) -> CheckItem:

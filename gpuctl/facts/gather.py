@@ -27,13 +27,12 @@ from gpuctl.facts.reader import Reader
 from gpuctl.facts.state import Known, NotKnown, Reason, State, Unknown, value
 
 T = TypeVar("T")
-Watch = Callable[[Fact[Any], State[Any]], None]
 READS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was gathered. Indexing gives a value or raises `NotKnown`."""
+    """What was gathered, or so far. Indexing gives a value or raises `NotKnown`."""
 
     states: Mapping[Fact[Any], State[Any]]
     now: datetime
@@ -50,17 +49,25 @@ class Facts:
         """When objects of this kind were read."""
         return self.times.get(ref.kind, self.now)
 
+    def settled(self, fact: Fact[Any]) -> bool:
+        """Whether it is known yet what is known of this fact."""
+        return fact in self.states
+
+
+Watch = Callable[[Fact[Any], Facts], None]
+
 
 def gather(
     wanted: Iterable[Fact[Any]],
     reader: Reader,
     arguments: Mapping[Argument[Any], Any],
-    watch: Watch = lambda _fact, _state: None,
+    watch: Watch = lambda _fact, _facts: None,
 ) -> Facts:
     """Reads and derives the wanted facts.
 
-    `watch` is told of each fact the moment it is settled, in the calling thread. Reads are bounded by the
-    reader's own deadline. An interruption abandons the reads under way and is passed on.
+    `watch` is told of each fact the moment it is settled, with all that is settled, in the calling thread.
+    Reads are bounded by the reader's own deadline. An interruption abandons the reads under way and is
+    passed on.
     """
     facts = graph(wanted)
     walk = _Walk(reader, {NOW: reader.now, **arguments}, watch, _shared_lists(facts))
@@ -69,7 +76,7 @@ def gather(
         walk.run(facts, pool)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    return Facts(walk.states, reader.now, walk.times)
+    return walk.facts
 
 
 def _shared_lists(facts: Iterable[Fact[Any]]) -> dict[Fact[Any], tuple[Objects[Any], ...]]:
@@ -90,6 +97,11 @@ class _Walk:
     states: dict[Fact[Any], State[Any]] = field(default_factory=dict)
     times: dict[Kind, datetime] = field(default_factory=dict)
     reading: dict[Future[Sequence[State[Any]]], tuple[Read[Any], ...]] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        """All that is settled; it grows as the walk goes on."""
+        return Facts(self.states, self.reader.now, self.times)
 
     def run(self, facts: Sequence[Fact[Any]], pool: ThreadPoolExecutor) -> None:
         waiting = list(facts)
@@ -126,7 +138,7 @@ class _Walk:
         self.states[fact] = state
         if isinstance(fact, Objects | Within | Named):
             self.times[fact.view.of] = self.reader.clock()
-        self.watch(fact, state)
+        self.watch(fact, self.facts)
 
     def _read(self, group: tuple[Read[Any], ...]) -> Sequence[State[Any]]:
         try:

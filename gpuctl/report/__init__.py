@@ -1,0 +1,1 @@
+"""Outputs: one file per format. Values in, text out."""

@@ -1,0 +1,76 @@
+"""The border to the person: every error becomes a sentence on stderr and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from gpuctl import __version__
+
+USAGE = 2
+INCOMPLETE = 3
+INTERRUPTED = 130
+
+
+class Stop(Exception):
+    """Ends the command with a message a person can act on."""
+
+    def __init__(self, message: str, code: int = USAGE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def guarded(run: Callable[[], object]) -> NoReturn:
+    """Runs the program and leaves it. The one broad except of the command line is here."""
+    try:
+        run()
+    except Stop as stop:
+        _leave(str(stop), stop.code)
+    except KeyboardInterrupt:
+        _leave("interrupted", INTERRUPTED)
+    except SystemExit as leaving:
+        _exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
+    except Exception as error:  # noqa: BLE001 - the border to the person: a bug must not look like a verdict
+        _leave(_paste_able(error), INCOMPLETE)
+    _exit(0)
+
+
+def warn(message: str) -> None:
+    """Tells the person something beside the result. stdout belongs to data alone."""
+    print(f"gpuctl: {_shown(message)}", file=sys.stderr)
+
+
+def _shown(message: str) -> str:
+    from gpuctl.report.plain import plain
+
+    return "\n".join(plain(line) for line in message.split("\n"))
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    warn(message)
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """Leaves at once: reads that hang in other threads must not hold the person up."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 1  # the output did not arrive whole
+    os._exit(code)
+
+
+def _paste_able(error: Exception) -> str:
+    import platform
+    import traceback
+
+    frames = "".join(traceback.format_exception(error)).rstrip()
+    lines = (
+        f"this is a mistake in gpuctl {__version__}, not a verdict; please report it with the lines below",
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
+        frames,
+    )
+    return "\n".join(lines)

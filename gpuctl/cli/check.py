@@ -1,0 +1,112 @@
+"""gpuctl check: reads a cluster or a snapshot, and shows the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuctl.cli import complete
+from gpuctl.cli.access import with_access
+
+if TYPE_CHECKING:
+    from gpuctl.audit.report import AuditReport, CheckItem
+    from gpuctl.audit.run import Request
+    from gpuctl.cli.doors import Door
+    from gpuctl.cli.output import Output
+    from gpuctl.cluster.connection import Access
+
+
+@with_access
+def check(
+    checks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHECK", help="Checks to run; all by default.", autocompletion=complete.checks
+        ),
+    ] = None,
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Judge a snapshot (folder or .tar.gz) instead of a cluster.")
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FORMAT[=FILE]",
+            help="text, json or yaml; repeatable.",
+            autocompletion=complete.formats,
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str | None, typer.Option("--fail-on", help="error, warning or never: what makes the exit code 1.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="A policy file, or strict or default; else ./gpuctl.yaml.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Store what is read as a snapshot at this path.")
+    ] = None,
+    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
+    *,
+    access: Access,
+) -> None:
+    """Check a cluster, or a snapshot of one.
+
+    Exit codes: 0 clean, 1 findings, 2 usage, 3 incomplete, 130 interrupted.
+    """
+    from gpuctl.cli import doors
+    from gpuctl.cli import output as outputs
+    from gpuctl.cli.duration import seconds
+
+    request_outputs = outputs.parse(output or [])
+    request = _request(checks or [], policy, fail_on)
+    door = doors.open_door(access, from_, save, seconds(deadline))
+    report = _run(request, door, request_outputs, verbose=verbose)
+    door.close()
+    for each in request_outputs:
+        if each.file:
+            outputs.write(report, each)
+    raise typer.Exit(report.outcome.exit_code)
+
+
+def _request(checks: list[str], policy: str | None, fail_on: str | None) -> Request:
+    from gpuctl.audit.catalogue import UnknownName, catalogue
+    from gpuctl.audit.policy import PolicyError, load
+    from gpuctl.audit.run import Request
+    from gpuctl.cli.border import Stop
+
+    if fail_on not in {None, "error", "warning", "never"}:
+        raise Stop(f"--fail-on is error, warning or never, not {fail_on!r}")
+    try:
+        chosen = load(policy, Path.cwd())
+        return Request(catalogue().select(checks), chosen, fail_on or chosen.fail_on)
+    except (PolicyError, UnknownName) as error:
+        raise Stop(str(error)) from error
+
+
+def _run(request: Request, door: Door, outputs: tuple[Output, ...], *, verbose: bool) -> AuditReport:
+    """Runs the checks. Text on stdout is drawn while it goes on, every other format at the end."""
+    from gpuctl.audit.run import Observer, audit
+    from gpuctl.cli import screen
+    from gpuctl.cli.output import TEXT, rendered
+    from gpuctl.report.text import canvas, draw_check, draw_conclusion
+
+    console = screen.out()
+    on = canvas(console, verbose=verbose)
+    to_stdout = next(output.format for output in outputs if output.file is None)
+
+    def show(item: CheckItem) -> None:
+        if to_stdout == TEXT:
+            progress.hide()
+            draw_check(item, on)
+
+    with screen.Progress(f"reading {door.name}").shown() as progress:
+        report = audit(request, door.reader, door.source, Observer(progress.fact, show))
+    if to_stdout == TEXT:
+        draw_conclusion(report, on)
+    else:
+        console.out(rendered(report, to_stdout), end="", highlight=False)
+    return report

@@ -1,0 +1,47 @@
+"""The program: its verbs, and the border around them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpuctl import __version__
+from gpuctl.cli.border import guarded
+from gpuctl.cli.check import check
+from gpuctl.cli.explain import explain
+from gpuctl.cli.list import list_checks
+from gpuctl.cli.snapshot import snapshot
+
+app = typer.Typer(
+    name="gpuctl",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check")(check)
+app.command("snapshot")(snapshot)
+app.command("list")(list_checks)
+app.command("explain")(explain)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gpuctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gpuctl(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Checks and guarded runbooks for GPU Kubernetes clusters with NVIDIA MIG, Kueue and vLLM."""
+
+
+def main() -> None:
+    """The entry point of `gpuctl` and `kubectl-gpuctl`."""
+    guarded(app)

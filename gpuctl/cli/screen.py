@@ -1,0 +1,61 @@
+"""The terminal: where results are drawn, and how the person is kept company while it takes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from gpuctl.facts.fact import Fact
+    from gpuctl.facts.gather import Facts
+
+PATIENCE = 1.0  # seconds after which a wait is explained
+
+
+def out() -> Console:
+    """The console for results."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+class Progress:
+    """Says on stderr what is being waited for, once the wait is longer than a second."""
+
+    def __init__(self, what: str) -> None:
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._what = what
+        self._settled = 0
+        self._status = self._console.status(what) if self._console.is_terminal else None
+        self._timer = threading.Timer(PATIENCE, self._show)
+        self._timer.daemon = True
+
+    def fact(self, _fact: Fact[Any], facts: Facts) -> None:
+        """Takes note of what is known by now."""
+        self._settled = len(facts.states)
+        if self._status:
+            self._status.update(f"{self._what}: {self._settled} facts known")
+
+    @contextmanager
+    def shown(self) -> Iterator[Progress]:
+        """Shows the progress while the block runs."""
+        self._timer.start()
+        try:
+            yield self
+        finally:
+            self.hide()
+
+    def hide(self) -> None:
+        """Takes the line away, so that results can be drawn."""
+        self._timer.cancel()
+        if self._status:
+            self._status.stop()
+
+    def _show(self) -> None:
+        if self._status:
+            self._status.start()
+        else:
+            print(f"gpuctl: {self._what} …", file=sys.stderr, flush=True)

@@ -1,0 +1,190 @@
+"""The report on a terminal, in linkerd's manner: facts that should hold, and details under failures only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from gpuctl.audit.judge import Verdict
+from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem
+from gpuctl.report.group import Group, grouped
+from gpuctl.report.plain import plain
+from gpuctl.report.summary import summary
+
+SHOWN_OBJECTS = 5
+_STYLES = {
+    "error": "red",
+    "warning": "yellow",
+    "info": "cyan",
+    "unknown": "magenta",
+    "pass": "green",
+    "none": "dim",
+}
+_GLYPHS = {"error": "×", "warning": "‼", "info": "i", "unknown": "?", "pass": "√", "none": "-"}
+_ASCII = {**_GLYPHS, "error": "x", "warning": "!!", "pass": "ok"}
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """Where to draw, with which signs, and whether to draw everything."""
+
+    console: Console
+    glyphs: dict[str, str]
+    verbose: bool = False
+
+    def line(self, text: Text | str, indent: int = 0) -> None:
+        """Draws a paragraph, wrapped under its own indentation on a terminal, whole in a pipe."""
+        text = Text(text) if isinstance(text, str) else text
+        if self.console.is_terminal:
+            self.console.print(Padding(text, (0, 0, 0, indent)), highlight=False)
+        else:
+            self.console.print(Text(" " * indent).append_text(text), highlight=False, soft_wrap=True)
+
+    def sign(self, name: str) -> Text:
+        """The sign of a severity or a verdict."""
+        return Text(self.glyphs[name] + " ", style=_STYLES[name])
+
+
+def canvas(console: Console, *, verbose: bool = False) -> Canvas:
+    """A canvas whose signs the console's encoding can write."""
+    try:
+        "".join(_GLYPHS.values()).encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return Canvas(console, _ASCII, verbose)
+    return Canvas(console, _GLYPHS, verbose)
+
+
+def draw(report: AuditReport, on: Canvas) -> None:
+    """Draws the whole report: the checks, then what to do, then one line that says it all."""
+    for check in report.checks:
+        draw_check(check, on)
+    draw_conclusion(report, on)
+
+
+def draw_conclusion(report: AuditReport, on: Canvas) -> None:
+    """Draws what stands below the checks."""
+    _draw_remedies(report, on)
+    on.line(Text(plain(_source(report)), style="dim"))
+    on.line(Text(summary(report), style="bold"))
+    for hint in _proofs(report):
+        on.line(hint, indent=2)
+
+
+def draw_check(check: CheckItem, on: Canvas) -> None:
+    """Draws one section."""
+    heading = f"{plain(check.id)}: {plain(check.title)}"
+    on.line(Text(heading, style="bold"))
+    on.line("-" * min(len(heading), on.console.width))
+    for assertion in check.assertions:
+        _draw_assertion(assertion, on)
+    on.line(Text(_coverage(check), style="dim"))
+    on.line("")
+
+
+def _draw_assertion(assertion: AssertionItem, on: Canvas) -> None:
+    line = on.sign(_sign(assertion)).append(plain(assertion.statement))
+    line.append(_note(assertion), style="dim")
+    on.line(line)
+    for group in grouped(assertion.findings):
+        _draw_group(group, on)
+    for unknown in _shown_unknown(assertion, on):
+        on.line(on.sign("unknown").append(_unknown(unknown)), indent=4)
+
+
+def _sign(assertion: AssertionItem) -> str:
+    if assertion.verdict == Verdict.FAIL:
+        return "error" if any(finding.severity == "error" for finding in assertion.findings) else "warning"
+    signs = {Verdict.PASS: "pass", Verdict.NOT_APPLICABLE: "none"}
+    return signs.get(Verdict(assertion.verdict), "unknown")
+
+
+def _note(assertion: AssertionItem) -> str:
+    """What stands behind the statement: how much was looked at, or why there is no verdict."""
+    match assertion.verdict:
+        case Verdict.NOT_APPLICABLE:
+            return f"  not applicable: {plain(assertion.reason)}"
+        case Verdict.NOT_PROVEN:
+            return f"  not proven: {plain(assertion.reason)}"
+        case Verdict.UNKNOWN:
+            return "  could not be judged"
+        case _:
+            return f"  {assertion.looked} looked at" if assertion.looked > 1 else ""
+
+
+def _shown_unknown(assertion: AssertionItem, on: Canvas) -> tuple[UnknownItem, ...]:
+    if assertion.verdict == Verdict.NOT_PROVEN:
+        return ()
+    return assertion.unknown if on.verbose else assertion.unknown[:SHOWN_OBJECTS]
+
+
+def _unknown(item: UnknownItem) -> str:
+    what = plain(item.object)
+    return f"{what}: {item.reason}" + (f": {plain(item.message)}" if item.message else "")
+
+
+def _draw_group(group: Group, on: Canvas) -> None:
+    first = group.first
+    line = on.sign(first.severity).append(first.code, style="bold").append(f" {plain(first.message)}")
+    on.line(line, indent=4)
+    if len(group.findings) > 1:
+        on.line(f"{len(group.findings)} alike: {_objects(group, on)}", indent=8)
+    for detail in _details(first):
+        on.line(Text(detail, style="dim"), indent=8)
+
+
+def _objects(group: Group, on: Canvas) -> str:
+    names = [plain(name) for name in group.objects]
+    shown = names if on.verbose else names[:SHOWN_OBJECTS]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more (-v shows all)" if rest else "")
+
+
+def _details(finding: FindingItem) -> Iterator[str]:
+    for item in finding.evidence:
+        yield f"read {item.at:%H:%M:%S}  {plain(item.source)}: {plain(item.observed)}"
+    yield f"look  {plain(finding.look)}"
+
+
+def _draw_remedies(report: AuditReport, on: Canvas) -> None:
+    remedies = {
+        finding.remedy: finding.code
+        for check in report.checks
+        for assertion in check.assertions
+        for finding in assertion.findings
+        if finding.remedy and finding.severity != "info"
+    }
+    if not remedies:
+        return
+    on.line(Text("What to do", style="bold"))
+    on.line("-" * len("What to do"))
+    for remedy, code in remedies.items():
+        on.line(Text(code, style="bold").append(f" {plain(remedy)}"))
+    on.line(Text("Each code is explained by: gpuctl explain CODE", style="dim"))
+    on.line("")
+
+
+def _coverage(check: CheckItem) -> str:
+    coverage = check.coverage
+    text = f"  {coverage.read} of {coverage.expected} reads done"
+    missing = [f"{plain(item.resource)} {item.reason}" for item in coverage.missing[:SHOWN_OBJECTS]]
+    return f"{text}; missing: {', '.join(missing)}" if missing else text
+
+
+def _source(report: AuditReport) -> str:
+    source = report.run.source
+    where = f"snapshot {source.name}" if source.kind == "snapshot" else source.name
+    version = f", Kubernetes {source.server_version}" if source.server_version else ""
+    taken = f", taken {source.captured_at:%Y-%m-%d %H:%M:%S} UTC" if source.captured_at else ""
+    return f"{where}{version}{taken}"
+
+
+def _proofs(report: AuditReport) -> Iterator[str]:
+    """What would prove the things that are not proven."""
+    for check in report.checks:
+        for assertion in check.assertions:
+            if assertion.verdict == Verdict.NOT_PROVEN:
+                yield f"not proven: {plain(assertion.statement)} ({plain(assertion.reason)})"
