@@ -18,9 +18,10 @@ import shutil
 import socket
 import ssl
 import struct
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,21 +33,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
-HOP_BY_HOP = {
-    "connection",
-    "keep-alive",
-    "transfer-encoding",
-    "content-length",
-    "te",
-    "trailer",
-    "upgrade",
-    "host",
-}
+HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "upgrade", "host"}
+FRAMING = {"transfer-encoding", "content-length"}
 PIECE = 1 << 16
+Headers = Iterable[tuple[str, str]]
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close sends RST
 
 
-# --- what is seen and what is asked ---------------------------------------------------------------------------
+# --- what is seen and what is asked -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class Fault:
         return self.after < self.hits <= self.after + (self.times or self.hits)
 
 
-# --- answers --------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------
 
 
 class Answer:
@@ -271,7 +265,7 @@ class Transformed(Answer):
         exchange.send(changed)
 
 
-# --- upstream -------------------------------------------------------------------------------------------------
+# --- upstream ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -305,7 +299,9 @@ class Upstream:
 
     def headers(self, request: Request) -> dict[str, str]:
         """The client's headers, and the credentials if it brings none."""
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP | FRAMING
+        }
         if self.authorization and not _brings_credentials(request):
             headers["Authorization"] = self.authorization
         return headers
@@ -324,7 +320,9 @@ class Upstream:
             if context
             else http.client.HTTPConnection(self.host, self.port)
         )
-        connection.request(request.verb, _target(request), request.body or None, headers)
+        connection.request(
+            request.verb, _target(request), request.body or None, headers | {"Connection": "close"}
+        )
         return connection.getresponse()
 
     def dial(self, request: Request) -> socket.socket:
@@ -383,7 +381,7 @@ def _text(file: Path | None) -> str:
     return file.read_text().strip() if file else ""
 
 
-# --- the proxy ------------------------------------------------------------------------------------------------
+# --- the proxy --------------------------------------------------------------------------------------------
 
 
 class FaultProxy:
@@ -420,7 +418,7 @@ class FaultProxy:
         after: int = 0,
         times: int | None = None,
     ) -> Fault:
-        """From now on answer like this: requests after the first `after` of the kind, `times` of them (or all).
+        """From now on answer like this `times` requests of the kind (or all), after the first `after` of them.
 
         `path` is a pattern of the whole path, `query` one found anywhere in it. Later faults go first.
         """
@@ -487,8 +485,10 @@ class _Server(ThreadingHTTPServer):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Clients may go away: no word about it."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients may go away: no word about that."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class Exchange(BaseHTTPRequestHandler):
@@ -533,31 +533,32 @@ class Exchange(BaseHTTPRequestHandler):
         """Give the API server's answer as it comes."""
         with closing(self.server.proxy.upstream.ask(self.asked)) as response:
             length = response.getheader("Content-Length")
-            self.begin(response.status, response.headers, None if length is None else int(length))
+            self.begin(response.status, response.getheaders(), None if length is None else int(length))
             while piece := response.read1(PIECE):
                 self.send(piece)
             self.end()
 
-    def fetch(self) -> tuple[int, Mapping[str, str], bytes]:
+    def fetch(self) -> tuple[int, Headers, bytes]:
         """The API server's whole answer, uncompressed: status, headers, body."""
         with closing(self.server.proxy.upstream.ask(self.asked, plain=True)) as response:
-            return response.status, response.headers, response.read()
+            return response.status, response.getheaders(), response.read()
 
     def reply(self, code: int, body: bytes, headers: Mapping[str, str]) -> None:
         """An answer of the proxy's own; JSON unless the headers say otherwise."""
-        self.begin(code, {"Content-Type": "application/json", **headers}, len(body))
+        self.begin(code, ({"Content-Type": "application/json"} | dict(headers)).items(), len(body))
         self.send(body)
 
-    def begin(self, code: int, headers: Mapping[str, str], length: int | None) -> None:
+    def begin(self, code: int, headers: Headers, length: int | None) -> None:
         """Status and headers; without a length the body is chunked."""
         self.chunked = length is None and self.command != "HEAD" and code not in (204, 304)
         self.send_response_only(code)
-        for name, value in headers.items():
-            if name.lower() not in HOP_BY_HOP:
+        for name, value in headers:
+            if name.lower() not in HOP_BY_HOP | FRAMING:
                 self.send_header(name, value)
-        self.send_header(
-            *(("Transfer-Encoding", "chunked") if self.chunked else ("Content-Length", str(length or 0)))
-        )
+        if self.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(length or 0))
         self.end_headers()
 
     def send(self, piece: bytes) -> None:
@@ -585,7 +586,6 @@ class Exchange(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.server.connections.discard(self.connection)
         self.rfile.close()
-        self.wfile.close()
         self.connection.close()
 
     # Requests that are more than a head and a body of known length:
