@@ -15,7 +15,7 @@ from gpuctl.facts.state import Each, Known, Unknown
 def coverage(wanted: Iterable[Fact[Any]], facts: Facts) -> Coverage:
     """Counts the reads behind these facts: each list is one, each object asked for by name is one.
 
-    What was not asked for (a proof without consent) and what does not apply is not expected.
+    A proof that was not asked for is missing too; what does not apply is not expected.
     """
     reads = [fact for fact in graph(wanted) if isinstance(fact, Read)]
     missing = tuple(dict.fromkeys(item for read in reads for item in _missing(read, facts)))

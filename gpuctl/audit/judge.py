@@ -106,7 +106,7 @@ def _verdict(assertion: Assertion, tally: _Tally) -> tuple[Verdict, str]:
     if tally.gaps:
         return _unknown(assertion, tuple(tally.gaps)), str(tally.gaps[0].state)
     if not tally.looked:
-        return Verdict.NOT_APPLICABLE, f"there is no {assertion.subjects.name} to judge"
+        return Verdict.NOT_APPLICABLE, f"nothing to judge: no {assertion.subjects.name}"
     return Verdict.PASS, ""
 
 

@@ -1,0 +1,70 @@
+"""gpuctl.yaml: what it may say, and what is said of a mistake in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuctl.audit.policy import BUILT_IN, Policy, PolicyError, load, parse
+
+
+def test_without_a_file_the_default_holds(tmp_path: Path) -> None:
+    assert load(None, tmp_path) == BUILT_IN["default"]
+    assert load("strict", tmp_path) == BUILT_IN["strict"]
+
+
+def test_the_file_beside_the_person_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gpuctl.yaml").write_text(
+        "failOn: warning\nchecks: {kueue-webhooks: {rotationSeconds: 10}}\n"
+    )
+    policy = load(None, tmp_path)
+    assert policy.fail_on == "warning"
+    assert policy.checks.kueue_webhooks.rotation_seconds == 10
+    assert policy.checks.kueue_webhooks.ca_expiry_warning_days == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("failOnn: error", "unknown key 'failOnn', did you mean 'failOn'?"),
+        (
+            "checks: {kueue-webhooks: {rotationSecond: 1}}",
+            "unknown key 'rotationSecond' in checks.kueue-webhooks, did you mean 'rotationSeconds'?",
+        ),
+        ("checks: {xyz: {}}", "unknown key 'xyz' in checks; known are kueue-webhooks"),
+        ("failOn: sometimes", "Invalid enum value 'sometimes' - at `$.failOn`"),
+        ("kind: Pod", "Invalid enum value 'Pod' - at `$.kind`"),
+        ("[1]", "Expected `object`, got `array`"),
+        ("a: [", "expected the node content"),
+        ("a: \x00", "special characters are not allowed"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(PolicyError) as error:
+        load(str(file), tmp_path)
+    assert says in str(error.value)
+    assert "policy.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_or_undecodable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="neither a file nor one of default, strict"):
+        load("nowhere", tmp_path)
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"failOn: \xff")
+    with pytest.raises(PolicyError, match=r"latin\.yaml"):
+        load(str(file), tmp_path)
+
+
+def test_an_empty_file_is_the_default() -> None:
+    assert parse(None, "x") == Policy()
+
+
+def test_the_schema_in_the_repository_is_that_of_the_code() -> None:
+    stored = json.loads(Path("docs/schema/policy.v1.json").read_text(encoding="utf-8"))
+    assert stored == msgspec.json.schema(Policy)
