@@ -299,9 +299,7 @@ class Upstream:
 
     def headers(self, request: Request) -> dict[str, str]:
         """The client's headers, and the credentials if it brings none."""
-        headers = {
-            name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP | FRAMING
-        }
+        headers = dict(_end_to_end(request.headers.items()))
         if self.authorization and not _brings_credentials(request):
             headers["Authorization"] = self.authorization
         return headers
@@ -320,9 +318,8 @@ class Upstream:
             if context
             else http.client.HTTPConnection(self.host, self.port)
         )
-        connection.request(
-            request.verb, _target(request), request.body or None, headers | {"Connection": "close"}
-        )
+        headers["Connection"] = "close"
+        connection.request(request.verb, _target(request), request.body or None, headers)
         return connection.getresponse()
 
     def dial(self, request: Request) -> socket.socket:
@@ -336,6 +333,10 @@ class Upstream:
             connection = context.wrap_socket(connection, server_hostname=self.host)
         connection.sendall(f"{head}{lines}\r\n".encode())
         return connection
+
+
+def _end_to_end(headers: Headers) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in headers if name.lower() not in HOP_BY_HOP | FRAMING)
 
 
 def _target(request: Request) -> str:
@@ -418,7 +419,7 @@ class FaultProxy:
         after: int = 0,
         times: int | None = None,
     ) -> Fault:
-        """From now on answer like this `times` requests of the kind (or all), after the first `after` of them.
+        """From now on answer like this: `times` requests of the kind (or all), after `after` other ones.
 
         `path` is a pattern of the whole path, `query` one found anywhere in it. Later faults go first.
         """
@@ -552,9 +553,8 @@ class Exchange(BaseHTTPRequestHandler):
         """Status and headers; without a length the body is chunked."""
         self.chunked = length is None and self.command != "HEAD" and code not in (204, 304)
         self.send_response_only(code)
-        for name, value in headers:
-            if name.lower() not in HOP_BY_HOP | FRAMING:
-                self.send_header(name, value)
+        for name, value in _end_to_end(headers):
+            self.send_header(name, value)
         if self.chunked:
             self.send_header("Transfer-Encoding", "chunked")
         else:
