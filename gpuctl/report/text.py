@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
+from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem
 from gpuctl.report.group import Group, grouped
@@ -40,13 +40,18 @@ class Canvas:
         """Draws a paragraph, wrapped under its own indentation on a terminal, whole in a pipe."""
         text = Text(text) if isinstance(text, str) else text
         if self.console.is_terminal:
-            self.console.print(Padding(text, (0, 0, 0, indent)), highlight=False)
+            for part in text.wrap(self.console, max(self.console.width - indent, 20)):
+                part.rstrip()
+                self._print(part, indent)
         else:
-            self.console.print(Text(" " * indent).append_text(text), highlight=False, soft_wrap=True)
+            self._print(text, indent)
+
+    def _print(self, text: Text, indent: int) -> None:
+        self.console.print(Text(" " * indent).append_text(text), highlight=False, soft_wrap=True)
 
     def sign(self, name: str) -> Text:
         """The sign of a severity or a verdict."""
-        return Text(self.glyphs[name] + " ", style=_STYLES[name])
+        return Text().append(self.glyphs[name] + " ", style=_STYLES[name])
 
 
 def canvas(console: Console, *, verbose: bool = False) -> Canvas:
@@ -97,7 +102,11 @@ def _draw_assertion(assertion: AssertionItem, on: Canvas) -> None:
 
 def _sign(assertion: AssertionItem) -> str:
     if assertion.verdict == Verdict.FAIL:
-        return "error" if any(finding.severity == "error" for finding in assertion.findings) else "warning"
+        return (
+            "error"
+            if any(finding.severity == Severity.ERROR for finding in assertion.findings)
+            else "warning"
+        )
     signs = {Verdict.PASS: "pass", Verdict.NOT_APPLICABLE: "none"}
     return signs.get(Verdict(assertion.verdict), "unknown")
 
@@ -150,21 +159,31 @@ def _details(finding: FindingItem) -> Iterator[str]:
 
 
 def _draw_remedies(report: AuditReport, on: Canvas) -> None:
-    remedies = {
-        finding.remedy: finding.code
-        for check in report.checks
-        for assertion in check.assertions
-        for finding in assertion.findings
-        if finding.remedy and finding.severity != "info"
-    }
+    remedies = _remedies(report)
     if not remedies:
         return
     on.line(Text("What to do", style="bold"))
     on.line("-" * len("What to do"))
-    for remedy, code in remedies.items():
-        on.line(Text(code, style="bold").append(f" {plain(remedy)}"))
+    for remedy, codes in remedies.items():
+        on.line(Text().append(", ".join(codes), style="bold").append(f" {plain(remedy)}"))
     on.line(Text("Each code is explained by: gpuctl explain CODE", style="dim"))
     on.line("")
+
+
+def _remedies(report: AuditReport) -> dict[str, list[str]]:
+    """Each remedy once, with the codes it cures."""
+    remedies: dict[str, list[str]] = {}
+    for finding in _findings(report):
+        if finding.remedy and finding.severity != Severity.INFO:
+            codes = remedies.setdefault(finding.remedy, [])
+            codes.extend({finding.code}.difference(codes))
+    return remedies
+
+
+def _findings(report: AuditReport) -> Iterator[FindingItem]:
+    for check in report.checks:
+        for assertion in check.assertions:
+            yield from assertion.findings
 
 
 def _coverage(check: CheckItem) -> str:
