@@ -26,7 +26,7 @@ STANDINS = Path(__file__).parent.parent / "standins"
 
 @dataclass(frozen=True)
 class Bed:
-    """The cluster in one folder. Its parts are found by the folder alone, so any process can use a bed that is up."""
+    """The cluster in one folder. That is all it takes to find its parts, so any process can use it."""
 
     folder: Path
 
@@ -106,7 +106,7 @@ class Bed:
         )
 
     def start(self, dies_with_starter: bool) -> None:
-        """Bring everything up in the folder, which is empty; what doesn't need each other starts side by side."""
+        """Bring everything up in the empty folder; what doesn't need each other starts side by side."""
         packages.ensure()
         build.ensure()
         say(f"starting a cluster in {self.folder}")

@@ -35,7 +35,7 @@ class Component:
         return MODULES / self.module
 
     def flags(self) -> tuple[str, ...]:
-        """Flags of `go build`; without the version variables a client can't parse the API server's version."""
+        """Flags of `go build`; without the variables a client can't parse the API server's version."""
         variables = "".join(f" -X {name}={value}" for name, value in self.variables)
         return "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{variables}"
 

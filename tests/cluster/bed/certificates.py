@@ -29,7 +29,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority; it lives in its two files, so any process of the bed's owner can sign with it."""
+    """A certificate authority. It lives in its two files, so any process that reads them can sign."""
 
     files: Pair
 

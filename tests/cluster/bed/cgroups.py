@@ -1,4 +1,4 @@
-"""The cgroup that all pods of a bed's node are under: one folder in each hierarchy, or one in version 2's only one."""
+"""The cgroup that all pods of a bed are under: a folder in each hierarchy (version 2 has but one)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ def make(name: str) -> None:
 
 
 def thaw(name: str) -> None:
-    """A frozen process can't be killed, and runc freezes a container for a moment when it changes its limits."""
+    """A frozen process can't be killed, and runc freezes a container for a moment when it changes it."""
     for cgroup in _existing(name):
         for state in cgroup.rglob("freezer.state"):
             state.write_text("THAWED")

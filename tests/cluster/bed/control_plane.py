@@ -72,7 +72,7 @@ class ControlPlane:
         return self.machine.folder / "audit.log"
 
     def start(self) -> None:
-        """Until the API server is ready and the controllers run: controllers started earlier die on missing RBAC."""
+        """Until the API server is ready and the controllers run: any sooner, they die on missing RBAC."""
         self._start_etcd()
         api_server = self._start_api_server()
         wait(lambda: api_server.require_alive() and self.ready(), 60, "the API server's readiness", every=0.1)

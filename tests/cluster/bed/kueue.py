@@ -1,4 +1,4 @@
-"""Kueue from its own manifests: its manager in a pod, its certificates managed by itself. And what breaks and mends it."""
+"""Kueue from its own manifests, its certificates managed by itself; and what breaks and mends it."""
 
 import base64
 import json

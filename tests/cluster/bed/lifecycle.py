@@ -1,8 +1,10 @@
 """Beds that live as long as this program, and the one that is kept for the whole checkout."""
 
 import atexit
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from . import claim, packages
 from .bed import Bed
@@ -10,16 +12,17 @@ from .progress import say
 
 
 @contextmanager
-def temporary() -> Iterator[Bed]:
-    """A bed of one's own: down at the end, however the end comes."""
+def temporary(logs: Path) -> Iterator[Bed]:
+    """A bed of one's own: down at the end, however the end comes, but the components' logs are kept."""
     packages.check()
     claimed = claim.claim()
     atexit.register(claimed.remove)
+    bed = Bed(claimed.folder)
     try:
-        bed = Bed(claimed.folder)
         bed.start(dies_with_starter=True)
         yield bed
     finally:
+        shutil.copytree(bed.logs, logs, dirs_exist_ok=True)
         claimed.remove()
         atexit.unregister(claimed.remove)
 

@@ -76,7 +76,7 @@ class Machine:
         return bool(self.processes_of_init())
 
     def boot(self, host_name: str, dies_with_starter: bool) -> None:
-        """Start init in namespaces of its own; on request the kernel kills it when the calling thread ends."""
+        """Start init in its namespaces; on request the kernel kills it when the calling thread ends."""
         for folder in (self.logs, self.standins, self.folder / "run"):
             folder.mkdir(parents=True, exist_ok=True)
         prefix, kill_child = (DIES_WITH_ITS_STARTER, ("--kill-child",)) if dies_with_starter else ((), ())
@@ -102,7 +102,7 @@ class Machine:
     def run(self, *command: str) -> str:
         """Run a short command inside and give what it printed."""
         done = subprocess.run(
-            self.inside(*command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self.inside(*command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}")

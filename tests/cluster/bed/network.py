@@ -39,7 +39,7 @@ class Link:
         return Path(f"/sys/class/net/{self.name}").exists()
 
     def connect(self, machine: Machine) -> None:
-        """Make the pair. Pods reach the API server at its service address: here it is an address of the machine itself."""
+        """Make the pair. The API server's service address is one of the machine's own: pods reach it."""
         _ip("link", "add", self.name, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init))
         _ip("address", "add", f"{self.outside}/30", "dev", self.name)
         _ip("link", "set", self.name, "up")

@@ -38,7 +38,9 @@ bin_dir = "{plugins}"
 conf_dir = "{folder}/cni"
 """
 
-NEVER = dict.fromkeys(("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%")
+NEVER = dict.fromkeys(
+    ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
+)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,12 @@ def ensure() -> None:
 def _apt_get(*arguments: str) -> None:
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(
-        ("apt-get", *arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ("apt-get", *arguments),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise Missing(f"apt-get {arguments[0]} failed:\n{done.stdout}")

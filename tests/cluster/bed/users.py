@@ -24,7 +24,7 @@ class Users:
     def add(
         self, name: str, rules: Iterable[Rule] = (), namespaced: Mapping[str, Iterable[Rule]] | None = None
     ) -> Path:
-        """A kubeconfig of this user, with these rights in all of the cluster and those in single namespaces."""
+        """A kubeconfig of this user, with these rights everywhere and those in single namespaces."""
         grants = [*_grant(name, "", rules)]
         for namespace, its_rules in (namespaced or {}).items():
             grants += _grant(name, namespace, its_rules)
