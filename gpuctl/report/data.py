@@ -20,8 +20,3 @@ def to_yaml(report: AuditReport) -> str:
 
     text: str = yaml.safe_dump(msgspec.to_builtins(report), sort_keys=False, width=120)
     return text
-
-
-def schema() -> str:
-    """The JSON Schema of the report."""
-    return json.dumps(msgspec.json.schema(AuditReport), indent=2) + "\n"
