@@ -1,0 +1,296 @@
+"""From the text of a file to the Kubernetes objects in it: JSON or YAML, Lists, several documents.
+
+Text that is broken is not passed over: it is a `Damage`, which says what kind may have been lost with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from gpuctl.cluster.archive import Damaged, File
+
+ANY_KIND: Final = ""
+_MOST_WEIGHT: Final = 2**26  # values and characters in one YAML document that has aliases, these followed
+_UNWANTED_TAGS: Final = frozenset(
+    f"tag:yaml.org,2002:{tag}"
+    for tag in (
+        "timestamp",  # a string in JSON
+        "value",  # a lone `=`, which PyYAML can't construct
+        "merge",  # multiplies while it is parsed
+    )
+)
+
+_JSON_HEAD: Final = re.compile(
+    rb'\s*\{\s*(?:"apiVersion"\s*:\s*"(?P<version>[^"]*)"\s*,\s*)?"kind"\s*:\s*"(?P<kind>\w+)"'
+)
+_YAML_KIND: Final = re.compile(rb"^kind: *[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
+_YAML_VERSION: Final = re.compile(rb"^apiVersion: *[\"']?([\w./-]+)[\"']?\s*$", re.MULTILINE)
+_YAML_SPLIT: Final = re.compile(rb"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+
+
+class Type(NamedTuple):
+    """What apiVersion and kind say."""
+
+    group: str
+    version: str
+    kind: str
+
+    @staticmethod
+    def of(api_version: str, kind: str) -> Type:
+        """`kueue.x-k8s.io/v1beta1, WorkloadList` is the type of its items."""
+        group, _, version = api_version.rpartition("/")
+        return Type(group, version, kind.removesuffix("List"))
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One object, as JSON."""
+
+    type: Type
+    text: msgspec.Raw | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of one type was here, perhaps an empty one."""
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Text that can't be read. `kind` is the only one it can have held, or ANY_KIND."""
+
+    kind: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Text in good order that is no Kubernetes object."""
+
+    error: str
+
+
+Piece: TypeAlias = Object | Listed | Damage | Foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file or one document of it. `types` are those it may hold; `read` gives its pieces anew."""
+
+    path: str
+    types: frozenset[Type]
+    read: Callable[[], tuple[Piece, ...]] = field(repr=False)
+    known: tuple[Piece, ...] = ()  # damages and foreign text already seen
+
+
+def parts(file: File) -> Iterator[Part]:
+    """What a file holds, as far as it takes to know of which types. Raises BadSnapshot beyond the limits."""
+    try:
+        text = file.text()
+    except Damaged as error:
+        yield _kept(file.path, (Damage(_head(error.start), str(error)),))
+        return
+    if _is_json(text):
+        yield _json_part(file, text)
+    else:
+        for document in _YAML_SPLIT.split(text):
+            if document.strip():
+                yield _yaml_part(file.path, document)
+
+
+def _is_json(text: bytes) -> bool:
+    return text.lstrip()[:1] in (b"{", b"[", b"")
+
+
+def _json_part(file: File, text: bytes) -> Part:
+    pieces = tuple(json_pieces(text))
+    if file.path.removesuffix(".gz").endswith((".yaml", ".yml")) and _all_damaged(pieces):
+        return _kept(file.path, tuple(yaml_pieces(text)))  # YAML in flow style begins like JSON
+    return Part(file.path, _types(pieces), lambda: _again(file), _no_objects(pieces))
+
+
+def _all_damaged(pieces: tuple[Piece, ...]) -> bool:
+    return all(isinstance(piece, Damage) for piece in pieces)
+
+
+def _again(file: File) -> tuple[Piece, ...]:
+    """The pieces of a JSON file, read anew rather than kept: a list of pods is large."""
+    try:
+        return tuple(json_pieces(file.text()))
+    except Damaged as error:
+        return (Damage(ANY_KIND, f"changed while it was read: {error}"),)
+
+
+def _yaml_part(path: str, document: bytes) -> Part:
+    kinds, versions = _YAML_KIND.findall(document), _YAML_VERSION.findall(document)
+    if len(kinds) != 1 or len(versions) != 1 or kinds == [b"List"]:
+        return _kept(path, tuple(yaml_pieces(document)))
+    types = frozenset({Type.of(versions[0].decode(), kinds[0].decode())})
+    return Part(path, types, cache(lambda: tuple(yaml_pieces(document))))
+
+
+def _kept(path: str, pieces: tuple[Piece, ...]) -> Part:
+    return Part(path, _types(pieces), lambda: pieces, _no_objects(pieces))
+
+
+def _types(pieces: tuple[Piece, ...]) -> frozenset[Type]:
+    return frozenset(piece.type for piece in pieces if isinstance(piece, Object | Listed))
+
+
+def _no_objects(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    return tuple(piece for piece in pieces if isinstance(piece, Damage | Foreign))
+
+
+def _head(text: bytes) -> str:
+    """The one kind a text can hold by its first lines, even if the rest of it is broken, or ANY_KIND."""
+    if text.lstrip()[:1] == b"{":
+        found = _JSON_HEAD.match(text)
+        kinds = [found["kind"]] if found else []
+    else:
+        kinds = [] if _YAML_SPLIT.search(text) else _YAML_KIND.findall(text)
+    return kinds[0].decode().removesuffix("List") if len(kinds) == 1 else ANY_KIND
+
+
+class _Heading(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Envelope(_Heading, frozen=True):
+    items: tuple[msgspec.Raw, ...] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def json_pieces(text: bytes) -> Iterator[Piece]:
+    """The objects of JSON text, which may hold one document, several, or an array of objects."""
+    try:
+        yield from _json_document(text)
+    except msgspec.DecodeError as error:
+        if "trailing characters" in str(error):
+            yield from _json_documents(text)
+        else:
+            yield Damage(_head(text), str(error))
+    except RecursionError:
+        yield Damage(_head(text), "nested too deeply")
+    yield from _not_utf8(text)
+
+
+def _not_utf8(text: bytes) -> Iterator[Damage]:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        yield Damage(_head(text), f"not UTF-8: byte {error.start} is 0x{text[error.start]:02x}")
+
+
+def _json_document(text: bytes) -> tuple[Piece, ...]:
+    if text.lstrip()[:1] == b"[":
+        return tuple(_items(msgspec.json.decode(text, type=tuple[msgspec.Raw, ...]), Type("", "", "")))
+    try:
+        envelope = msgspec.json.decode(text, type=_Envelope)
+    except msgspec.ValidationError as error:
+        msgspec.json.decode(text, type=msgspec.Raw)  # tells whether it is JSON at all
+        return (Foreign(str(error)),)
+    return tuple(_opened(envelope, text))
+
+
+def _opened(envelope: _Envelope, text: msgspec.Raw | bytes) -> Iterator[Piece]:
+    type_ = Type.of(envelope.api_version, envelope.kind)
+    if not (envelope.kind and type_.version):
+        yield Foreign("it has no kind and apiVersion")
+    elif envelope.items is msgspec.UNSET or not envelope.kind.endswith("List"):
+        yield Object(type_._replace(kind=envelope.kind), text)
+    elif type_.kind == ANY_KIND:
+        yield from _items(envelope.items or (), Type("", "", ""))
+    else:
+        yield Listed(type_)
+        yield from _items(envelope.items or (), type_)
+
+
+def _items(items: tuple[msgspec.Raw, ...], of: Type) -> Iterator[Piece]:
+    """The items of a list. Those of a typed list may leave kind and apiVersion to it."""
+    for item in items:
+        try:
+            own = msgspec.json.decode(item, type=_Heading)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            yield Damage(of.kind, f"an item of a list: {error}")
+        else:
+            yield from _item(own, of, item)
+
+
+def _item(own: _Heading, of: Type, text: msgspec.Raw) -> Iterator[Piece]:
+    type_ = Type.of(own.api_version, own.kind)._replace(kind=own.kind) if own.api_version else of
+    if type_.kind and type_.version:
+        yield Object(type_, text)
+    else:
+        yield Damage(ANY_KIND, "an item of a list has no kind and apiVersion")
+
+
+def _json_documents(text: bytes) -> Iterator[Piece]:
+    """Documents one after the other, as from several `kubectl get -o json >> file`."""
+    try:
+        rest = text.decode()
+    except UnicodeDecodeError:
+        yield Damage(ANY_KIND, "not UTF-8")
+        return
+    while rest := rest.lstrip():
+        try:
+            _, end = json.JSONDecoder().raw_decode(rest)
+        except (ValueError, RecursionError) as error:
+            yield Damage(_head(rest.encode()), str(error))
+            return
+        yield from json_pieces(rest[:end].encode())
+        rest = rest[end:]
+
+
+def yaml_pieces(text: bytes) -> Iterator[Piece]:
+    """The objects of one YAML document."""
+    import yaml
+
+    try:
+        tree = load_yaml(text)
+        if b"&" in text:
+            _must_be_finite(tree)
+        encoded = msgspec.json.encode(tree)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        yield Damage(_head(text), " ".join(str(error).split()))
+        return
+    if tree is not None:
+        yield from json_pieces(encoded)
+
+
+def load_yaml(text: bytes) -> Any:
+    """The value of one YAML document, timestamps left as the strings they are in JSON. Raises YAMLError."""
+    import yaml
+
+    return yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag not in _UNWANTED_TAGS]
+        for first, known in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _must_be_finite(tree: Any) -> None:
+    """Refuses aliases that multiply: a few lines of YAML can stand for billions of values."""
+    weight, waiting = 0, [tree]
+    while waiting:
+        part = waiting.pop()
+        weight += len(part) if isinstance(part, str | dict | list) else 1
+        if weight > _MOST_WEIGHT:
+            raise ValueError("its aliases multiply to more than can be held")
+        waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())

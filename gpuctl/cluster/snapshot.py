@@ -1,0 +1,276 @@
+"""A record of a cluster as a reader: a folder, an archive of one, or a file of objects that someone mailed.
+
+What the record does not answer for is unknown. capture.yaml says what it answers for; without one, the kinds
+that appear are known and all others were not captured. Nothing is decoded before a kind is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from gpuctl.audit.report import Source
+from gpuctl.cluster import capture as captures
+from gpuctl.cluster.account import Account, Gap
+from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
+from gpuctl.cluster.capture import Capture, Scope
+from gpuctl.cluster.contents import Contents
+from gpuctl.cluster.decode import Collector, name_of
+from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, parts
+from gpuctl.cluster.recorded_dry_runs import answered
+from gpuctl.cluster.selector import selector
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+
+__all__ = ["BadSnapshot", "SnapshotReader", "open_snapshot"]
+
+CAPTURE: Final = "capture.yaml"
+RESOURCES: Final = "resources"
+DRY_RUN: Final = "dry-run"
+OBJECT_FILES: Final = (".json", ".yaml", ".yml")
+
+# Times at which something happened; not such as a certificate's end, which lies in the future.
+_TIMES: Final = re.compile(
+    rb"\b(?:creationTimestamp|time|startTime|startedAt|finishedAt|completionTime|renewTime|eventTime"
+    rb"|firstTimestamp|last(?:Transition|Heartbeat|Probe|Update)Time|lastTimestamp)[\"']?\s*:\s*[\"']?"
+    rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
+)
+
+
+def open_snapshot(path: Path, limits: Limits = LIMITS) -> SnapshotReader:
+    """Opens a snapshot. Raises BadSnapshot, which names the file and the reason."""
+    found = files(path, limits)
+    root = _root(path, found)
+    capture = _capture(path, found, root)
+    inside = _inside(found, root)
+    index = tuple(part for file in _object_files(inside, capture) for part in parts(file))
+    _must_be_readable(path, index, capture)
+    return _reader(path, capture, index, inside)
+
+
+def _root(path: Path, found: Sequence[File]) -> str:
+    """The folder that holds capture.yaml, as a prefix: an archive often has one folder around everything."""
+    tops = [file.path.removesuffix(CAPTURE) for file in found if PurePosixPath(file.path).name == CAPTURE]
+    least = min((top.count("/") for top in tops), default=0)
+    roots = [top for top in tops if top.count("/") == least]
+    if len(roots) > 1:
+        raise BadSnapshot(f"{path}: holds several snapshots: {', '.join(sorted(roots))}; name one of them")
+    return roots[0] if roots else ""
+
+
+def _capture(path: Path, found: Sequence[File], root: str) -> Capture | None:
+    for file in found:
+        if file.path == f"{root}{CAPTURE}":
+            try:
+                return captures.parse(file.text())
+            except (Damaged, ValueError) as error:
+                raise BadSnapshot(f"{path}: {file.path}: {error}") from error
+    return None
+
+
+def _inside(found: Sequence[File], root: str) -> tuple[File, ...]:
+    """The files of the snapshot, named from its root."""
+    return tuple(
+        File(file.path.removeprefix(root), file.stored, file.limits)
+        for file in found
+        if file.path.startswith(root)
+    )
+
+
+def _object_files(inside: Sequence[File], capture: Capture | None) -> Iterator[File]:
+    for file in inside:
+        if file.path.removesuffix(".gz").endswith(OBJECT_FILES) and (
+            capture is None or file.path.startswith(f"{RESOURCES}/")
+        ):
+            yield file
+
+
+def _must_be_readable(path: Path, index: Sequence[Part], capture: Capture | None) -> None:
+    """Refuses a snapshot in which nothing can be read, for the first reason there is."""
+    if capture is not None or any(_holds_something(part) for part in index):
+        return
+    reasons = [f"{part.path}: {piece.error}" for part in index for piece in _bad(part)]
+    raise BadSnapshot(f"{path}: no Kubernetes object in it" + (f" ({reasons[0]})" if reasons else ""))
+
+
+def _holds_something(part: Part) -> bool:
+    return bool(part.types) and any(isinstance(piece, Object | Listed) for piece in part.read())
+
+
+def _bad(part: Part) -> Iterator[Damage | Foreign]:
+    return (piece for piece in part.read() if isinstance(piece, Damage | Foreign))
+
+
+def _reader(
+    path: Path, capture: Capture | None, index: tuple[Part, ...], inside: Sequence[File]
+) -> SnapshotReader:
+    contents = Contents(index, only_objects=capture is not None)
+    now, notes = _now(path, capture, inside)
+    notes += tuple(str(gap) for gap in contents.broken())
+    dry_runs = tuple(file for file in inside if capture and file.path.startswith(f"{DRY_RUN}/"))
+    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs)
+
+
+def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
+    if capture and capture.captured_at:
+        return capture.captured_at.astimezone(UTC), ()
+    lack = f"{path} does not say when it was taken"
+    newest = max((_newest(file) for file in inside), default=b"")
+    if newest:
+        now = datetime.fromisoformat(newest.decode()).replace(tzinfo=UTC)
+        return now, (f"{lack}; judged as of {now:%Y-%m-%dT%H:%M:%SZ}, the newest time in it",)
+    now = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
+    return now, (f"{lack}; judged as of {now:%Y-%m-%dT%H:%M:%SZ}, when it was last written",)
+
+
+def _newest(file: File) -> bytes:
+    try:
+        return max(_TIMES.findall(file.text()), default=b"")
+    except Damaged:
+        return b""
+
+
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, frozen=True):
+    metadata: _Labels
+
+
+@dataclass(frozen=True)
+class SnapshotReader:
+    """Reads a record of a cluster. `notes` are what a person should be told of it before any verdict."""
+
+    name: str
+    now: datetime
+    notes: tuple[str, ...]
+    account: Account
+    dry_runs: tuple[File, ...] = field(default=(), repr=False)
+
+    def clock(self) -> datetime:
+        """When the snapshot was taken: nothing in it was read later."""
+        return self.now
+
+    def source(self) -> Source:
+        """Where the facts come from, for the report."""
+        capture = self.account.capture
+        return Source(
+            kind="snapshot",
+            name=self.name,
+            cluster_uid=capture.cluster_uid if capture else "",
+            server_version=capture.server_version if capture else "",
+            captured_at=self.now,
+        )
+
+    def objects(
+        self, kind: Kind, labels: str, views: Sequence[type[View]]
+    ) -> Sequence[State[Each[Ref, Any]]]:
+        """All objects of a kind that have these labels, once for each view."""
+        gap = self.account.gap(kind, Scope(kind.resource, labels=labels))
+        if gap is not None:
+            return [gap] * len(views)
+        matches = selector(labels)
+        found = self._collected(kind, views, lambda item: not labels or matches(_labels_of(item)))
+        return [Known(self._with_gaps(kind, each)) for each in found]
+
+    def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
+        """All objects of a kind in these namespaces. One that was not listed is a hole."""
+        asked = (Scope(view.of.resource, namespace=name) for name in namespaces)
+        gaps = [self.account.gap(view.of, scope) for scope in asked]
+        for gap in gaps:
+            if isinstance(gap, Inapplicable):
+                return gap
+        each = self._collected(view.of, [view], lambda item: _namespace_of(item, view.of) in namespaces)[0]
+        return Known(Each(each.entries, (*each.holes, *(gap for gap in gaps if isinstance(gap, Unknown)))))
+
+    def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
+        """These objects; one that the snapshot neither holds nor answers for is an unknown entry."""
+        wanted = set(refs)
+        each = self._collected(view.of, [view], lambda item: name_of(item.text, view.of) in wanted)[0]
+        absent = {ref: self._absent(ref, each.holes) for ref in refs if ref not in each.entries}
+        for gap in absent.values():
+            if isinstance(gap, Inapplicable):
+                return gap
+        unknown = {ref: gap for ref, gap in absent.items() if gap is not None}
+        return Known(Each({**each.entries, **unknown}))
+
+    def served(self, group: str) -> State[tuple[str, ...]]:
+        """The versions of an API group, the preferred one first; empty when the group is not served."""
+        return self.account.served(group)
+
+    def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
+        """What the server answered when the snapshot was taken."""
+        if not self.dry_runs:
+            return Unknown(Reason.NOT_ASKED, "the snapshot holds no dry run")
+        return Known(Each({each: answered(self.dry_runs, each) for each in attempts}))
+
+    def _collected(
+        self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]
+    ) -> tuple[Each[Ref, Any], ...]:
+        """Decodes objects; of one object in several versions the one that gpuctl prefers."""
+        collector = Collector(kind, views)
+        found, holes = self.account.contents.read(kind)
+        readable, strange = _split(filter(keep, found), kind)
+        readable.sort(key=lambda item: -kind.versions.index(item.type.version))
+        collector.add(item.text for item in readable)
+        for hole in holes:
+            collector.hole(hole)
+        return tuple(_with_strange(each, strange, kind) for each in collector.result())
+
+    def _with_gaps(self, kind: Kind, each: Each[Ref, Any]) -> Each[Ref, Any]:
+        """Adds what is missing of a kind whose list is otherwise complete: single objects and namespaces."""
+        entries = dict(each.entries)
+        holes = list(each.holes)
+        for gap in self.account.missing_of(kind):
+            if gap.name:
+                ref = Ref(kind, gap.name, gap.namespace)
+                entries.setdefault(ref, Unknown(gap.reason, gap.message, str(ref)))
+            elif gap.namespace:
+                holes.append(Unknown(gap.reason, gap.message, str(gap.scope)))
+        return Each(entries, tuple(holes))
+
+    def _absent(self, ref: Ref, holes: tuple[Unknown, ...]) -> Gap:
+        """Why it isn't known that an object does not exist, or None if that is known."""
+        gap = self.account.gap(ref.kind, Scope(ref.kind.resource, ref.namespace, ref.name))
+        if isinstance(gap, Unknown):
+            return Unknown(gap.reason, gap.message, str(ref))
+        return gap or next(iter(holes), None)
+
+
+def _labels_of(item: Object) -> Mapping[str, str]:
+    try:
+        return msgspec.json.decode(item.text, type=_Labelled).metadata.labels or {}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _namespace_of(item: Object, kind: Kind) -> str | None:
+    ref = name_of(item.text, kind)
+    return ref.namespace if ref else None
+
+
+def _split(items: Iterable[Object], kind: Kind) -> tuple[list[Object], list[Object]]:
+    """The objects in versions gpuctl can read, and the others."""
+    readable: list[Object] = []
+    strange: list[Object] = []
+    for item in items:
+        (readable if item.type.version in kind.versions else strange).append(item)
+    return readable, strange
+
+
+def _with_strange(each: Each[Ref, Any], strange: Iterable[Object], kind: Kind) -> Each[Ref, Any]:
+    """Adds objects that exist, but in no version that gpuctl can read."""
+    entries = dict(each.entries)
+    for item in strange:
+        ref = name_of(item.text, kind)
+        if ref is not None:
+            why = f"gpuctl does not read version {item.type.version}"
+            entries.setdefault(ref, Unknown(Reason.MALFORMED, why, str(ref)))
+    return Each(entries, each.holes)
