@@ -176,9 +176,7 @@ class EndpointPort(_Part, frozen=True):
 
 
 class EndpointSlice(View, frozen=True):
-    of: ClassVar[Kind] = Kind(
-        "discovery.k8s.io", ("v1",), "EndpointSlice", "endpointslices", namespaced=True
-    )
+    of: ClassVar[Kind] = Kind("discovery.k8s.io", ("v1",), "EndpointSlice", "endpointslices", namespaced=True)
     endpoints: tuple[Endpoint, ...] = ()
     ports: tuple[EndpointPort, ...] = ()
 
