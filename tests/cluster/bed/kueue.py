@@ -21,31 +21,17 @@ READING = ("get", "list", "watch")
 CARRIERS_OF_BUNDLES = {"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
 SLOW_TO_HEAL = 20  # seconds, after which the manager is started anew
 
-OVERLAY: dict[str, Any] = {
+_CONTAINER = "/spec/template/spec/containers/0"
+_DEPLOYMENT_PATCH = [
+    {"op": "replace", "path": f"{_CONTAINER}/image", "value": images.KUEUE},
+    {"op": "replace", "path": f"{_CONTAINER}/imagePullPolicy", "value": "Never"},
+    {"op": "replace", "path": f"{_CONTAINER}/readinessProbe/periodSeconds", "value": 1},  # less waiting
+]
+OVERLAY = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",
     "kind": "Kustomization",
     "resources": ["config/default"],
-    "images": [
-        {
-            "name": "us-central1-docker.pkg.dev/k8s-staging-images/kueue/kueue",
-            "newName": images.KUEUE.partition(":")[0],
-            "newTag": images.KUEUE.partition(":")[2],
-        }
-    ],
-    "patches": [
-        {
-            "target": {"kind": "Deployment"},
-            "patch": json.dumps(
-                [
-                    {
-                        "op": "replace",
-                        "path": "/spec/template/spec/containers/0/imagePullPolicy",
-                        "value": "Never",
-                    },
-                ]
-            ),
-        }
-    ],
+    "patches": [{"target": {"kind": "Deployment"}, "patch": json.dumps(_DEPLOYMENT_PATCH)}],
 }
 
 

@@ -104,6 +104,7 @@ class Node:
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "resolvConf": str(no_name_servers),
             "configMapAndSecretChangeDetectionStrategy": "Watch",
+            "syncFrequency": "2s",  # so soon a changed Secret is in the pods that mount it
             "failSwapOn": False,
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
