@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
+from gpuctl.audit.assertion import Strength
 from gpuctl.audit.finding import Severity
-from gpuctl.audit.judge import Judgement, Verdict
-from gpuctl.audit.report import CheckItem, Counts, Outcome
+from gpuctl.audit.judge import NOT_ATTEMPTED, Verdict
+from gpuctl.audit.report import AssertionItem, CheckItem, Counts, FindingItem, Outcome, UnknownItem
 
 
 class Exit(IntEnum):
@@ -21,9 +23,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def check_verdict(judgements: Iterable[Judgement]) -> Verdict:
+def check_verdict(assertions: Iterable[Verdict]) -> Verdict:
     """fail, else unknown (never for a proof that was only not attempted), else not-applicable, else pass."""
-    verdicts = {judgement.verdict for judgement in judgements}
+    verdicts = set(assertions)
     if Verdict.FAIL in verdicts:
         return Verdict.FAIL
     if Verdict.UNKNOWN in verdicts:
@@ -33,15 +35,28 @@ def check_verdict(judgements: Iterable[Judgement]) -> Verdict:
     return Verdict.PASS
 
 
-def outcome(checks: Sequence[CheckItem], fail_on: str) -> Outcome:
-    """The outcome of a run. `fail_on` is error, warning or never."""
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a run must meet. `fail_on` is error, warning or never.
+
+    `only_new` spares what the baseline knows; `require` names checks that must apply; `require_proof` wants
+    every proof made; `min_coverage` is the percentage of each check's reads that must have been done.
+    """
+
+    fail_on: str = "error"
+    only_new: bool = False
+    require: Collection[str] = ()
+    require_proof: bool = False
+    min_coverage: float = 0
+
+
+def outcome(checks: Sequence[CheckItem], gate: Gate) -> Outcome:
+    """The outcome of a run."""
     assertions = [assertion for check in checks for assertion in check.assertions]
-    findings = [finding for assertion in assertions for finding in assertion.findings]
-    failed = fail_on != "never" and any(
-        Severity(finding.severity).at_least(Severity(fail_on)) for finding in findings
-    )
+    findings = [finding for assertion in assertions for finding in assertion.findings if counts(finding)]
+    failed = any(_fails(finding, gate) for finding in findings)
     judged = any(check.verdict != Verdict.NOT_APPLICABLE for check in checks)
-    incomplete = not judged or any(_incomplete(check) for check in checks)
+    incomplete = not judged or any(_incomplete(check, gate) for check in checks)
     return Outcome(
         exit_code=_exit(failed=failed, incomplete=incomplete),
         failed=failed,
@@ -53,11 +68,31 @@ def outcome(checks: Sequence[CheckItem], fail_on: str) -> Outcome:
     )
 
 
-def _incomplete(check: CheckItem) -> bool:
+def counts(finding: FindingItem) -> bool:
+    """Whether a finding weighs: a waived one is shown and does not."""
+    return finding.waiver is None
+
+
+def _fails(finding: FindingItem, gate: Gate) -> bool:
+    if gate.fail_on == "never" or (gate.only_new and finding.known):
+        return False
+    return Severity(finding.severity).at_least(Severity(gate.fail_on))
+
+
+def _incomplete(check: CheckItem, gate: Gate) -> bool:
     """Also when it failed: findings made before a gap stay, and so does the gap."""
-    return check.verdict == Verdict.UNKNOWN or any(
-        assertion.unknown and assertion.verdict != Verdict.NOT_PROVEN for assertion in check.assertions
+    if check.verdict == Verdict.NOT_APPLICABLE and check.id in gate.require:
+        return True
+    if check.coverage.read * 100 < gate.min_coverage * check.coverage.expected:
+        return True
+    return any(
+        _leaves_open(assertion, gap, gate) for assertion in check.assertions for gap in assertion.unknown
     )
+
+
+def _leaves_open(assertion: AssertionItem, gap: UnknownItem, gate: Gate) -> bool:
+    unattempted = assertion.kind == Strength.PROOF and gap.reason in NOT_ATTEMPTED
+    return not gap.accepted and (gate.require_proof or not unattempted)
 
 
 def _exit(*, failed: bool, incomplete: bool) -> Exit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,12 +40,40 @@ class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_f
     kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
 
 
+class Waiver(_Part, frozen=True, kw_only=True):
+    """A finding that does not count until a date. `object` is a glob over `Kind [namespace/]name`."""
+
+    code: str
+    object: str = "*"
+    reason: str
+    owner: str
+    expires: date
+
+
+class Acceptance(_Part, frozen=True, kw_only=True):
+    """What may stay unknown until a date, without making the run incomplete.
+
+    `assertion` is a glob over `check/assertion`, `object` one over what could not be judged; `cause` is a
+    reason such as forbidden, any if empty.
+    """
+
+    assertion: str
+    object: str = "*"
+    cause: str = ""
+    reason: str
+    owner: str
+    expires: date
+
+
 class Policy(_Part, frozen=True):
-    """The whole of gpuctl.yaml."""
+    """The whole of gpuctl.yaml. `severity` overrides the severity of codes."""
 
     api_version: Literal["gpuctl.dev/v1"] = "gpuctl.dev/v1"
     kind: Literal["Policy"] = "Policy"
     fail_on: Literal["error", "warning", "never"] = "error"
+    severity: dict[str, Literal["error", "warning", "info"]] = {}
+    waivers: tuple[Waiver, ...] = ()
+    accept_unknown: tuple[Acceptance, ...] = ()
     checks: ChecksPolicy = ChecksPolicy()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import msgspec
@@ -27,6 +27,14 @@ class EvidenceItem(_Part, frozen=True, kw_only=True):
     at: datetime
 
 
+class WaiverItem(_Part, frozen=True, kw_only=True):
+    """Why a finding does not count, who answers for it, and until when (a date, inclusive)."""
+
+    reason: str
+    owner: str
+    expires: date
+
+
 class FindingItem(_Part, frozen=True, kw_only=True):
     code: str
     severity: str
@@ -38,6 +46,8 @@ class FindingItem(_Part, frozen=True, kw_only=True):
     runbook: str | None
     fingerprint: str
     cause: str = ""
+    waiver: WaiverItem | None = None
+    known: bool = False  # it stood in the baseline already
 
 
 class UnknownItem(_Part, frozen=True, kw_only=True):
@@ -46,6 +56,7 @@ class UnknownItem(_Part, frozen=True, kw_only=True):
     object: str
     reason: str
     message: str = ""
+    accepted: bool = False  # the policy says that this may stay unknown
 
 
 class AssertionItem(_Part, frozen=True, kw_only=True):
@@ -123,9 +134,18 @@ class Outcome(_Part, frozen=True, kw_only=True):
     counts: Counts
 
 
+class NoticeItem(_Part, frozen=True, kw_only=True):
+    """A decision in the policy that needs attention: an expired or unused waiver or acceptance."""
+
+    subject: str
+    state: str
+    message: str
+
+
 class AuditReport(_Part, frozen=True, kw_only=True):
     api_version: str = API_VERSION
     kind: str = "AuditReport"
     run: Run
     outcome: Outcome
     checks: tuple[CheckItem, ...]
+    notices: tuple[NoticeItem, ...] = ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +12,10 @@ import gpuctl
 from gpuctl.audit.catalogue import Broken, Catalogue
 from gpuctl.audit.check import Check
 from gpuctl.audit.coverage import coverage
+from gpuctl.audit.decisions import Decisions
 from gpuctl.audit.finding import Finding
 from gpuctl.audit.judge import Gap, Judgement, Verdict, judge
-from gpuctl.audit.outcome import check_verdict, outcome
+from gpuctl.audit.outcome import Gate, check_verdict, outcome
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.audit.report import (
     AssertionItem,
@@ -42,7 +43,8 @@ class Request:
 
     checks: Catalogue
     policy: Policy
-    fail_on: str
+    gate: Gate = field(default_factory=Gate)
+    baseline: Collection[str] = ()  # fingerprints of findings that were known before
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def audit(
     `source` is asked when the reading is done, for it tells what the server said of itself.
     """
     started = datetime.now(UTC)
-    checks = tuple(_judged(request, reader, observer or Observer()))
+    decisions = Decisions(request.policy, started.date(), request.baseline)
+    checks = tuple(_judged(request, reader, decisions, observer or Observer()))
     return AuditReport(
         run=Run(
             id=secrets.token_hex(6),
@@ -70,19 +73,22 @@ def audit(
             version=gpuctl.__version__,
             source=source(),
         ),
-        outcome=outcome(checks, request.fail_on),
+        outcome=outcome(checks, request.gate),
         checks=checks,
+        notices=tuple(decisions.notices(_names(request.checks.checks))),
     )
 
 
-def _judged(request: Request, reader: Reader, observer: Observer) -> Iterator[CheckItem]:
+def _judged(
+    request: Request, reader: Reader, decisions: Decisions, observer: Observer
+) -> Iterator[CheckItem]:
     """The results in the checks' order; the observer gets each as soon as its facts are settled."""
     done: dict[str, CheckItem] = {}
 
     def judge_ready(checks: Iterable[Check], facts: Facts) -> None:
         for check in checks:
             if check.id not in done and all(facts.settled(need) for need in check.needs):
-                done[check.id] = _check(check, facts)
+                done[check.id] = decisions.applied(_check(check, facts))
                 observer.check(done[check.id])
 
     def watch(fact: Fact[Any], facts: Facts) -> None:
@@ -93,9 +99,21 @@ def _judged(request: Request, reader: Reader, observer: Observer) -> Iterator[Ch
     judge_ready(request.checks.checks, gather(needs, reader, {POLICY: request.policy}, watch))
     yield from (done[check.id] for check in request.checks.checks)
     for broken in request.checks.broken:
-        item = _broken(broken)
+        item = decisions.applied(_broken(broken))
         observer.check(item)
         yield item
+
+
+def _names(checks: Iterable[Check]) -> list[str]:
+    """What decisions can refer to: codes, and `check/assertion`."""
+    return [
+        name
+        for check in checks
+        for name in (
+            *(code.id for code in check.codes),
+            *(f"{check.id}/{assertion.id}" for assertion in check.assertions),
+        )
+    ]
 
 
 def _check(check: Check, facts: Facts) -> CheckItem:
@@ -103,7 +121,7 @@ def _check(check: Check, facts: Facts) -> CheckItem:
     return CheckItem(
         id=check.id,
         title=check.title,
-        verdict=check_verdict(judgements).value,
+        verdict=check_verdict(judgement.verdict for judgement in judgements).value,
         assertions=tuple(_assertion(judgement, facts) for judgement in judgements),
         coverage=coverage(check.needs, facts),
         subjects=tuple(_subjects(check, facts)),

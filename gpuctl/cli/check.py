@@ -74,6 +74,7 @@ def check(
 
 def _request(checks: list[str], policy: str | None, fail_on: str | None) -> Request:
     from gpuctl.audit.catalogue import UnknownName, catalogue
+    from gpuctl.audit.outcome import Gate
     from gpuctl.audit.policy import PolicyError, load
     from gpuctl.audit.run import Request
     from gpuctl.cli.border import Stop
@@ -82,7 +83,7 @@ def _request(checks: list[str], policy: str | None, fail_on: str | None) -> Requ
         raise Stop(f"--fail-on is error, warning or never, not {fail_on!r}")
     try:
         chosen = load(policy, Path.cwd())
-        return Request(catalogue().select(checks), chosen, fail_on or chosen.fail_on)
+        return Request(catalogue().select(checks), chosen, Gate(fail_on or chosen.fail_on))
     except (PolicyError, UnknownName) as error:
         raise Stop(str(error)) from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuctl.audit.report import FindingItem
+from gpuctl.audit.decisions import name
+from gpuctl.audit.report import FindingItem, WaiverItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,8 @@ class Group:
 
 def grouped(findings: Iterable[FindingItem]) -> tuple[Group, ...]:
     """The findings in groups, in the order of their first members."""
-    groups: dict[tuple[str, str, str], list[FindingItem]] = {}
+    groups: dict[tuple[str, str, str, WaiverItem | None], list[FindingItem]] = {}
     for finding in findings:
-        key = (finding.code, finding.severity, finding.cause or finding.fingerprint)
+        key = (finding.code, finding.severity, finding.cause or finding.fingerprint, finding.waiver)
         groups.setdefault(key, []).append(finding)
     return tuple(Group(tuple(members)) for members in groups.values())
-
-
-def name(finding: FindingItem) -> str:
-    """`Service kueue-system/kueue-webhook-service`."""
-    where = finding.object
-    place = f"{where.namespace}/" if where.namespace else ""
-    return f"{where.kind} {place}{where.name}"

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
-from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem
+from gpuctl.audit.outcome import counts
+from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem, WaiverItem
 from gpuctl.report.group import Group, grouped
 from gpuctl.report.plain import plain
 from gpuctl.report.summary import summary
@@ -73,6 +74,8 @@ def draw(report: AuditReport, on: Canvas) -> None:
 def draw_conclusion(report: AuditReport, on: Canvas) -> None:
     """Draws what stands below the checks."""
     _draw_remedies(report, on)
+    for notice in report.notices:
+        on.line(on.sign("warning").append(f"{plain(notice.subject)} {plain(notice.message)}"))
     on.line(Text(plain(_source(report)), style="dim"))
     on.line(Text(summary(report), style="bold"))
     for hint in _proofs(report):
@@ -104,7 +107,7 @@ def _sign(assertion: AssertionItem) -> str:
     if assertion.verdict == Verdict.FAIL:
         return (
             "error"
-            if any(finding.severity == Severity.ERROR for finding in assertion.findings)
+            if any(each.severity == Severity.ERROR and counts(each) for each in assertion.findings)
             else "warning"
         )
     signs = {Verdict.PASS: "pass", Verdict.NOT_APPLICABLE: "none"}
@@ -132,15 +135,19 @@ def _shown_unknown(assertion: AssertionItem, on: Canvas) -> tuple[UnknownItem, .
 
 def _unknown(item: UnknownItem) -> str:
     what = plain(item.object)
-    return f"{what}: {item.reason}" + (f": {plain(item.message)}" if item.message else "")
+    accepted = " (accepted by the policy)" if item.accepted else ""
+    return f"{what}: {item.reason}" + (f": {plain(item.message)}" if item.message else "") + accepted
 
 
 def _draw_group(group: Group, on: Canvas) -> None:
     first = group.first
-    line = on.sign(first.severity).append(first.code, style="bold").append(f" {plain(first.message)}")
+    sign = on.sign("none" if first.waiver else first.severity)
+    line = sign.append(first.code, style="bold").append(f" {plain(first.message)}")
     on.line(line, indent=4)
     if len(group.findings) > 1:
         on.line(f"{len(group.findings)} alike: {_objects(group, on)}", indent=8)
+    if first.waiver:
+        on.line(f"waived until {first.waiver.expires} by {plain(_waiver(first.waiver))}", indent=8)
     for detail in _details(first):
         on.line(Text(detail, style="dim"), indent=8)
 
@@ -150,6 +157,10 @@ def _objects(group: Group, on: Canvas) -> str:
     shown = names if on.verbose else names[:SHOWN_OBJECTS]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more (-v shows all)" if rest else "")
+
+
+def _waiver(waiver: WaiverItem) -> str:
+    return f"{waiver.owner}: {waiver.reason}"
 
 
 def _details(finding: FindingItem) -> Iterator[str]:
@@ -174,7 +185,7 @@ def _remedies(report: AuditReport) -> dict[str, list[str]]:
     """Each remedy once, with the codes it cures."""
     remedies: dict[str, list[str]] = {}
     for finding in _findings(report):
-        if finding.remedy and finding.severity != Severity.INFO:
+        if finding.remedy and finding.severity != Severity.INFO and counts(finding):
             codes = remedies.setdefault(finding.remedy, [])
             codes.extend({finding.code}.difference(codes))
     return remedies

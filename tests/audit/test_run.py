@@ -12,6 +12,7 @@ import pytest
 
 from gpuctl.audit.assertion import Assertion
 from gpuctl.audit.catalogue import Broken, Catalogue
+from gpuctl.audit.outcome import Gate
 from gpuctl.audit.policy import Policy
 from gpuctl.audit.report import AuditReport, CheckItem
 from gpuctl.audit.run import Observer, Request, audit
@@ -33,7 +34,7 @@ def report(
     **reader: Any,
 ) -> AuditReport:
     checks = Catalogue((check(*assertions),) if assertions else (), broken)
-    return audit(Request(checks, Policy(), fail_on), MemoryReader(items, **reader), source)
+    return audit(Request(checks, Policy(), Gate(fail_on)), MemoryReader(items, **reader), source)
 
 
 GOOD, BAD, POOR, HOME = pod("a"), pod("bad"), pod("poor"), node("default")
@@ -113,7 +114,7 @@ def _fingerprints(what: AuditReport) -> list[str]:
 
 def test_evidence_says_when_it_was_read() -> None:
     reader = MemoryReader([BAD, HOME])
-    request = Request(Catalogue((check(pods_are_good),)), Policy(), "error")
+    request = Request(Catalogue((check(pods_are_good),)), Policy())
     evidence = audit(request, reader, source).checks[0].assertions[0].findings[0].evidence
     assert [(item.source, item.observed, item.at) for item in evidence] == [
         ("Pod default/bad {.spec}", "seen", reader.now)
@@ -123,7 +124,5 @@ def test_evidence_says_when_it_was_read() -> None:
 def test_the_observer_gets_each_check_once() -> None:
     seen: list[CheckItem] = []
     checks = Catalogue((check(pods_are_good),), (Broken("other", "ImportError"),))
-    result = audit(
-        Request(checks, Policy(), "error"), MemoryReader([GOOD]), source, Observer(check=seen.append)
-    )
+    result = audit(Request(checks, Policy()), MemoryReader([GOOD]), source, Observer(check=seen.append))
     assert tuple(seen) == result.checks

@@ -24,7 +24,7 @@ def report(
     source = Source(
         kind="snapshot", name="memory", server_version="v1.36.3", cluster_uid="u-1", captured_at=A_MOMENT
     )
-    request = Request(Catalogue((check(*assertions),)), Policy(), "error")
+    request = Request(Catalogue((check(*assertions),)), Policy())
     return audit(request, MemoryReader(items, missing=missing or {}), lambda: source)
 
 
