@@ -15,6 +15,7 @@ from pathlib import Path
 from . import init
 from .wait import wait
 
+INIT = Path(init.__file__)
 NAMESPACES = ("--pid", "--mount", "--net", "--uts", "--ipc")
 DIES_WITH_ITS_STARTER = ("setpriv", "--pdeathsig", "KILL")
 _CHILDREN: dict[
@@ -80,7 +81,7 @@ class Machine:
         for folder in (self.logs, self.standins, self.folder / "run"):
             folder.mkdir(parents=True, exist_ok=True)
         prefix, kill_child = (DIES_WITH_ITS_STARTER, ("--kill-child",)) if dies_with_starter else ((), ())
-        script = (sys.executable, "-I", init.__file__, host_name, str(self.folder))
+        script = (sys.executable, "-I", str(INIT), host_name, str(self.folder))
         command = (*prefix, "unshare", "--fork", *kill_child, *NAMESPACES, *script)
         booted = self._spawn("init", command)
         wait(
@@ -165,4 +166,4 @@ def _command_lines() -> list[tuple[int, list[str]]]:
 
 
 def _is_init(arguments: Sequence[str], folder: Path) -> bool:
-    return init.__file__ in arguments and arguments[-1] == str(folder)
+    return INIT.name in map(os.path.basename, arguments) and arguments[-1] == str(folder)
