@@ -11,6 +11,7 @@ from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
 
 if TYPE_CHECKING:
+    from gpuctl.audit.catalogue import Catalogue
     from gpuctl.audit.report import AuditReport, CheckItem
     from gpuctl.audit.run import Request
     from gpuctl.cli.doors import Door
@@ -42,6 +43,23 @@ def check(
     fail_on: Annotated[
         str | None, typer.Option("--fail-on", help="error, warning or never: what makes the exit code 1.")
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option("--require", help="This check must apply; repeatable.", autocompletion=complete.checks),
+    ] = None,
+    require_proof: Annotated[
+        bool, typer.Option("--require-proof", help="What is not proven makes the run incomplete.")
+    ] = False,
+    min_coverage: Annotated[
+        float, typer.Option("--min-coverage", min=0, max=100, help="Percentage of reads that must succeed.")
+    ] = 0,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="An earlier report; its findings are marked as known.")
+    ] = None,
+    fail_on_new: Annotated[
+        bool,
+        typer.Option("--fail-on-new", help="Only findings that the baseline lacks make the exit code 1."),
+    ] = False,
     policy: Annotated[
         str | None, typer.Option("--policy", help="A policy file, or strict or default; else ./gpuctl.yaml.")
     ] = None,
@@ -57,12 +75,27 @@ def check(
 
     Exit codes: 0 clean, 1 findings, 2 usage, 3 incomplete, 130 interrupted.
     """
+    from gpuctl.audit.outcome import Gate
+    from gpuctl.audit.run import Request
     from gpuctl.cli import doors
     from gpuctl.cli import output as outputs
+    from gpuctl.cli.border import Stop
     from gpuctl.cli.duration import seconds
+    from gpuctl.cli.policies import load_policy
+    from gpuctl.cli.reports import fingerprints
 
     request_outputs = outputs.parse(output or [])
-    request = _request(checks or [], policy, fail_on)
+    chosen = load_policy(policy)
+    gate = Gate(
+        fail_on=_level(fail_on or chosen.fail_on),
+        only_new=fail_on_new,
+        require=_installed(require or []),
+        require_proof=require_proof,
+        min_coverage=min_coverage,
+    )
+    if fail_on_new and baseline is None:
+        raise Stop("--fail-on-new needs --baseline: without one, every finding is new")
+    request = Request(_selected(checks or []), chosen, gate, fingerprints(baseline))
     door = doors.open_door(access, from_, save, seconds(deadline))
     report = _run(request, door, request_outputs, verbose=verbose)
     door.close()
@@ -72,20 +105,28 @@ def check(
     raise typer.Exit(report.outcome.exit_code)
 
 
-def _request(checks: list[str], policy: str | None, fail_on: str | None) -> Request:
+def _selected(names: list[str]) -> Catalogue:
     from gpuctl.audit.catalogue import UnknownName, catalogue
-    from gpuctl.audit.outcome import Gate
-    from gpuctl.audit.policy import PolicyError, load
-    from gpuctl.audit.run import Request
     from gpuctl.cli.border import Stop
 
-    if fail_on not in {None, "error", "warning", "never"}:
-        raise Stop(f"--fail-on is error, warning or never, not {fail_on!r}")
     try:
-        chosen = load(policy, Path.cwd())
-        return Request(catalogue().select(checks), chosen, Gate(fail_on or chosen.fail_on))
-    except (PolicyError, UnknownName) as error:
+        return catalogue().select(names)
+    except UnknownName as error:
         raise Stop(str(error)) from error
+
+
+def _installed(names: list[str]) -> list[str]:
+    """The names, once it is sure that such checks exist."""
+    _selected(names)
+    return names
+
+
+def _level(name: str) -> str:
+    from gpuctl.cli.border import Stop
+
+    if name not in {"error", "warning", "never"}:
+        raise Stop(f"--fail-on is error, warning or never, not {name!r}")
+    return name
 
 
 def _run(request: Request, door: Door, outputs: tuple[Output, ...], *, verbose: bool) -> AuditReport:

@@ -31,10 +31,11 @@ def open_door(access: Access, snapshot: Path | None, save: Path | None, deadline
         return _live(access, save, deadline)
     if save is not None:
         raise Stop("--save stores what is read from a cluster; --from reads no cluster")
-    return _snapshot(snapshot)
+    return open_snapshot_door(snapshot)
 
 
-def _snapshot(path: Path) -> Door:
+def open_snapshot_door(path: Path) -> Door:
+    """Opens a snapshot. Raises Stop."""
     from gpuctl.cluster.snapshot import BadSnapshot, open_snapshot
 
     if not path.exists():

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from gpuctl import __version__
+from gpuctl.cli import config
 from gpuctl.cli.border import guarded
 from gpuctl.cli.check import check
+from gpuctl.cli.diff import diff
 from gpuctl.cli.explain import explain
 from gpuctl.cli.list import list_checks
 from gpuctl.cli.snapshot import snapshot
@@ -24,6 +26,8 @@ app.command("check")(check)
 app.command("snapshot")(snapshot)
 app.command("list")(list_checks)
 app.command("explain")(explain)
+app.command("diff")(diff)
+app.add_typer(config.app, name="config")
 
 
 def _version(wanted: bool) -> None:
