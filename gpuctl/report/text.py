@@ -11,12 +11,12 @@ from rich.text import Text
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from gpuctl.audit.outcome import counts
-from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem, WaiverItem
+from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem, UnknownItem
+from gpuctl.report import walk, words
 from gpuctl.report.group import Group, grouped
 from gpuctl.report.plain import plain
 from gpuctl.report.summary import summary
 
-SHOWN_OBJECTS = 5
 _STYLES = {
     "error": "red",
     "warning": "yellow",
@@ -75,8 +75,8 @@ def draw_conclusion(report: AuditReport, on: Canvas) -> None:
     """Draws what stands below the checks."""
     _draw_remedies(report, on)
     for notice in report.notices:
-        on.line(on.sign("warning").append(f"{plain(notice.subject)} {plain(notice.message)}"))
-    on.line(Text(plain(_source(report)), style="dim"))
+        on.line(on.sign("warning").append(words.notice(notice)))
+    on.line(Text(words.source(report), style="dim"))
     on.line(Text(summary(report), style="bold"))
     for hint in _proofs(report):
         on.line(hint, indent=2)
@@ -100,7 +100,7 @@ def _draw_assertion(assertion: AssertionItem, on: Canvas) -> None:
     for group in grouped(assertion.findings):
         _draw_group(group, on)
     for unknown in _shown_unknown(assertion, on):
-        on.line(on.sign("unknown").append(_unknown(unknown)), indent=4)
+        on.line(on.sign("unknown").append(words.unknown(unknown)), indent=4)
 
 
 def _sign(assertion: AssertionItem) -> str:
@@ -130,13 +130,7 @@ def _note(assertion: AssertionItem) -> str:
 def _shown_unknown(assertion: AssertionItem, on: Canvas) -> tuple[UnknownItem, ...]:
     if assertion.verdict == Verdict.NOT_PROVEN:
         return ()
-    return assertion.unknown if on.verbose else assertion.unknown[:SHOWN_OBJECTS]
-
-
-def _unknown(item: UnknownItem) -> str:
-    what = plain(item.object)
-    accepted = " (accepted by the policy)" if item.accepted else ""
-    return f"{what}: {item.reason}" + (f": {plain(item.message)}" if item.message else "") + accepted
+    return assertion.unknown if on.verbose else assertion.unknown[: words.SHOWN]
 
 
 def _draw_group(group: Group, on: Canvas) -> None:
@@ -147,25 +141,19 @@ def _draw_group(group: Group, on: Canvas) -> None:
     if len(group.findings) > 1:
         on.line(f"{len(group.findings)} alike: {_objects(group, on)}", indent=8)
     if first.waiver:
-        on.line(f"waived until {first.waiver.expires} by {plain(_waiver(first.waiver))}", indent=8)
+        on.line(words.waiver(first.waiver), indent=8)
     for detail in _details(first):
         on.line(Text(detail, style="dim"), indent=8)
 
 
 def _objects(group: Group, on: Canvas) -> str:
-    names = [plain(name) for name in group.objects]
-    shown = names if on.verbose else names[:SHOWN_OBJECTS]
-    rest = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more (-v shows all)" if rest else "")
-
-
-def _waiver(waiver: WaiverItem) -> str:
-    return f"{waiver.owner}: {waiver.reason}"
+    limit = len(group.objects) if on.verbose else words.SHOWN
+    return words.some(group.objects, limit, " (-v shows all)")
 
 
 def _details(finding: FindingItem) -> Iterator[str]:
     for item in finding.evidence:
-        yield f"read {item.at:%H:%M:%S}  {plain(item.source)}: {plain(item.observed)}"
+        yield words.evidence(item)
     yield f"look  {plain(finding.look)}"
 
 
@@ -184,32 +172,18 @@ def _draw_remedies(report: AuditReport, on: Canvas) -> None:
 def _remedies(report: AuditReport) -> dict[str, list[str]]:
     """Each remedy once, with the codes it cures."""
     remedies: dict[str, list[str]] = {}
-    for finding in _findings(report):
+    for finding in walk.findings(report):
         if finding.remedy and finding.severity != Severity.INFO and counts(finding):
             codes = remedies.setdefault(finding.remedy, [])
             codes.extend({finding.code}.difference(codes))
     return remedies
 
 
-def _findings(report: AuditReport) -> Iterator[FindingItem]:
-    for check in report.checks:
-        for assertion in check.assertions:
-            yield from assertion.findings
-
-
 def _coverage(check: CheckItem) -> str:
     coverage = check.coverage
     text = f"  {coverage.read} of {coverage.expected} reads done"
-    missing = [f"{plain(item.resource)} {item.reason}" for item in coverage.missing[:SHOWN_OBJECTS]]
+    missing = [f"{plain(item.resource)} {item.reason}" for item in coverage.missing[: words.SHOWN]]
     return f"{text}; missing: {', '.join(missing)}" if missing else text
-
-
-def _source(report: AuditReport) -> str:
-    source = report.run.source
-    where = f"snapshot {source.name}" if source.kind == "snapshot" else source.name
-    version = f", Kubernetes {source.server_version}" if source.server_version else ""
-    taken = f", taken {source.captured_at:%Y-%m-%d %H:%M:%S} UTC" if source.captured_at else ""
-    return f"{where}{version}{taken}"
 
 
 def _proofs(report: AuditReport) -> Iterator[str]:
