@@ -11,7 +11,6 @@ from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
 
 if TYPE_CHECKING:
-    from gpuctl.audit.catalogue import Catalogue
     from gpuctl.audit.report import AuditReport, CheckItem
     from gpuctl.audit.run import Request
     from gpuctl.cli.doors import Door
@@ -83,19 +82,21 @@ def check(
     from gpuctl.cli.duration import seconds
     from gpuctl.cli.policies import load_policy
     from gpuctl.cli.reports import fingerprints
+    from gpuctl.cli.selection import selected
 
     request_outputs = outputs.parse(output or [])
     chosen = load_policy(policy)
+    selected(required := require or [])
     gate = Gate(
         fail_on=_level(fail_on or chosen.fail_on),
         only_new=fail_on_new,
-        require=_installed(require or []),
+        require=required,
         require_proof=require_proof,
         min_coverage=min_coverage,
     )
     if fail_on_new and baseline is None:
         raise Stop("--fail-on-new needs --baseline: without one, every finding is new")
-    request = Request(_selected(checks or []), chosen, gate, fingerprints(baseline))
+    request = Request(selected(checks or []), chosen, gate, fingerprints(baseline))
     door = doors.open_door(access, from_, save, seconds(deadline))
     report = _run(request, door, request_outputs, verbose=verbose)
     door.close()
@@ -103,22 +104,6 @@ def check(
         if each.file:
             outputs.write(report, each)
     raise typer.Exit(report.outcome.exit_code)
-
-
-def _selected(names: list[str]) -> Catalogue:
-    from gpuctl.audit.catalogue import UnknownName, catalogue
-    from gpuctl.cli.border import Stop
-
-    try:
-        return catalogue().select(names)
-    except UnknownName as error:
-        raise Stop(str(error)) from error
-
-
-def _installed(names: list[str]) -> list[str]:
-    """The names, once it is sure that such checks exist."""
-    _selected(names)
-    return names
 
 
 def _level(name: str) -> str:

@@ -13,6 +13,7 @@ from gpuctl.cli.check import check
 from gpuctl.cli.diff import diff
 from gpuctl.cli.explain import explain
 from gpuctl.cli.list import list_checks
+from gpuctl.cli.rbac import rbac
 from gpuctl.cli.snapshot import snapshot
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app.command("snapshot")(snapshot)
 app.command("list")(list_checks)
 app.command("explain")(explain)
 app.command("diff")(diff)
+app.command("rbac")(rbac)
 app.add_typer(config.app, name="config")
 
 

@@ -1,0 +1,39 @@
+"""gpuctl rbac: the roles that are enough, and no more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpuctl.cli import complete
+
+
+def rbac(
+    for_: Annotated[
+        str,
+        typer.Option(
+            "--for", metavar="check|CHECK", help="All checks, or one.", autocompletion=complete.checks
+        ),
+    ] = "check",
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="What a tenant needs in this namespace alone.")
+    ] = None,
+    account: Annotated[
+        str, typer.Option("--account", metavar="NAMESPACE/NAME", help="The service account to bind.")
+    ] = "gpuctl-system/gpuctl",
+) -> None:
+    """Print roles of least privilege, to be applied with kubectl.
+
+    Each rule's comment names the assertions that can't be judged without it.
+    """
+    from gpuctl.audit.permissions import grants
+    from gpuctl.cli.border import Stop
+    from gpuctl.cli.selection import selected
+    from gpuctl.report.rbac import Account, manifests
+
+    place, slash, name = account.partition("/")
+    if not (place and slash and name):
+        raise Stop(f"--account is NAMESPACE/NAME, not {account!r}")
+    checks = selected([] if for_ == "check" else [for_]).checks
+    typer.echo(manifests(grants(checks), Account(place, name), namespace), nl=False)
