@@ -1,0 +1,245 @@
+"""Requests to one API server: authenticated, repeated where that may help, and over before the deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from gpuctl import __version__
+from gpuctl.cluster import errors
+from gpuctl.cluster.deadline import Deadline, in_background
+from gpuctl.cluster.kubeconfig import Access, CannotConnect, Login, complaints, log_in
+from gpuctl.facts.state import NotKnown, Reason, Unknown
+
+if TYPE_CHECKING:
+    import urllib3
+
+__all__ = ["Access", "CannotConnect", "Connection", "Reply", "connect"]
+
+CONNECT_SECONDS = 10.0  # an address where nobody answers must not use up the run
+SILENCE_SECONDS = 30.0  # nor may a server that takes a request and then says nothing
+LOGIN_SECONDS = 120.0  # a credentials plugin may open a browser
+CONNECTIONS = 64  # kept open; the reads of a run share them
+HEAD_BYTES = 2048
+CHUNK_BYTES = 1 << 20
+
+# By status: how often a request is repeated, and after how many seconds if the server names no time.
+_REPEATS = {429: (4, 1.0), 502: (1, 0.2), 503: (1, 0.2), 504: (1, 0.2)}
+_BROKEN_REPEATS, _BROKEN_PAUSE = 1, 0.1
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer. `retry_after` is in seconds, None if the server names no time."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+def connect(access: Access, seconds: float = LOGIN_SECONDS) -> Connection:
+    """Reads the kubeconfig and obtains credentials, within so many seconds; sends nothing to the API server.
+
+    Raises CannotConnect, whose message names the kubeconfig and context that were tried.
+    """
+    return Connection(access, _session(access, seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Connections that share one set of credentials."""
+
+    login: Login
+    pool: urllib3.PoolManager
+
+    @property
+    def server(self) -> str:
+        return str(self.login.configuration.host)
+
+
+class Connection:
+    """An API server and who asks it. Usable from several threads."""
+
+    def __init__(self, access: Access, session: _Session) -> None:
+        self._access = access
+        self._session = session
+        self._renewed = False
+        self._lock = Lock()
+
+    @property
+    def name(self) -> str:
+        """The context and the server's address, as a person would tell clusters apart."""
+        context = self._session.login.context
+        return f"{context} ({self.server})" if context else self.server
+
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._session.server
+
+    def get(
+        self, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None] = lambda _: None
+    ) -> Reply:
+        """The answer to a GET, whatever its status. `head` is shown the beginning of its body before the
+        rest is received. Raises `NotKnown` if there is no whole answer; `what` names what was asked for."""
+        for attempt in count():
+            try:
+                reply = self._authenticated(path, what, deadline, head)
+            except _failures() as error:
+                if not deadline.left:
+                    raise deadline.passed(what) from error
+                pause = _BROKEN_PAUSE if errors.is_broken(error) and attempt < _BROKEN_REPEATS else None
+                if pause is None:
+                    raise NotKnown(errors.of_failure(error, what, self.server)) from error
+            else:
+                pause = _pause(reply, attempt)
+                if pause is None or pause >= deadline.left:
+                    return reply
+            time.sleep(min(pause, deadline.left))
+        raise AssertionError("unreachable")
+
+    def _authenticated(
+        self, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None]
+    ) -> Reply:
+        session = self._session
+        reply = self._exchange(session, path, what, deadline, head)
+        if reply.status == _UNAUTHORIZED and self._renew(session, what, deadline):
+            return self._exchange(self._session, path, what, deadline, head)
+        return reply
+
+    def _exchange(
+        self, session: _Session, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None]
+    ) -> Reply:
+        limit = deadline.sooner(self._access.request_timeout)
+        response = session.pool.request(
+            "GET",
+            session.server + path,
+            headers=self._headers(session, what),
+            timeout=_timeout(limit),
+            retries=False,
+            preload_content=False,
+        )
+        with closing(response):
+            body = b"".join(_chunks(response, what, limit, head))
+        return Reply(response.status, body, _seconds(response.headers.get("Retry-After")))
+
+    def _headers(self, session: _Session, what: str) -> urllib3.HTTPHeaderDict:
+        import urllib3
+
+        headers = urllib3.HTTPHeaderDict(
+            {"Accept": "application/json", "User-Agent": f"gpuctl/{__version__}"}
+        )
+        with self._lock, complaints() as heard:  # asking for the token refreshes one that is about to expire
+            for setting in session.login.configuration.auth_settings().values():
+                headers[setting["key"]] = setting["value"]
+        if heard:
+            raise NotKnown(Unknown(Reason.UNAUTHORIZED, errors.one_line(" ".join(heard)), what))
+        if self._access.as_user:
+            headers["Impersonate-User"] = self._access.as_user
+        for group in self._access.as_groups:
+            headers.add("Impersonate-Group", group)
+        return headers
+
+    def _renew(self, refused: _Session, what: str, deadline: Deadline) -> bool:
+        """Logs in anew, once in a run, because a plugin's token may end before its time; says whether
+        another session than the refused one is in use now."""
+        with self._lock:
+            if self._session is refused and not self._renewed:
+                self._renewed = True
+                try:
+                    self._session = _session(self._access, deadline.left)
+                except CannotConnect as error:
+                    raise NotKnown(Unknown(Reason.UNAUTHORIZED, str(error), what)) from error
+            return self._session is not refused
+
+
+def _session(access: Access, seconds: float) -> _Session:
+    deadline = Deadline.after(seconds)
+    try:
+        return deadline.result("the login", in_background(lambda: _log_in(access)))
+    except NotKnown as late:
+        raise CannotConnect(access, access.context, f"no credentials within {seconds:g} s") from late
+
+
+def _log_in(access: Access) -> _Session:
+    """The client writes certificates to files; they are read at once, so that none stays behind."""
+    with TemporaryDirectory(prefix="gpuctl-") as scratch:
+        login = log_in(access, scratch)
+        try:
+            return _Session(login, _pool(login.configuration))
+        except (OSError, ValueError, ImportError) as error:
+            raise CannotConnect(access, login.context, f"unusable certificates or proxy: {error}") from error
+
+
+def _pool(configuration: Any) -> urllib3.PoolManager:
+    from kubernetes.client import ApiClient
+
+    configuration.connection_pool_maxsize = CONNECTIONS
+    pool: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
+    options = pool.connection_pool_kw
+    files = {name: options.pop(name, None) for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file")}
+    if configuration.host.startswith("https:"):
+        options["ssl_context"] = _tls(configuration.verify_ssl, **files)
+    return pool
+
+
+def _tls(verify: bool, ca_certs: str, ca_cert_data: str, cert_file: str, key_file: str) -> Any:
+    import ssl
+
+    import urllib3
+    from urllib3.util.ssl_ import create_urllib3_context
+
+    context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
+    if ca_certs or ca_cert_data:
+        context.load_verify_locations(ca_certs, cadata=ca_cert_data)
+    else:
+        context.load_default_certs()
+    if cert_file:
+        context.load_cert_chain(cert_file, key_file)
+    if not verify:  # the kubeconfig says so: no need to repeat it at each connection
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    return context
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from urllib3.exceptions import HTTPError
+
+    return (HTTPError, OSError)
+
+
+def _timeout(deadline: Deadline) -> urllib3.Timeout:
+    import urllib3
+
+    left = max(deadline.left, 0.001)  # urllib3 takes no zero
+    return urllib3.Timeout(connect=min(left, CONNECT_SECONDS), read=min(left, SILENCE_SECONDS))
+
+
+def _chunks(
+    response: urllib3.BaseHTTPResponse, what: str, deadline: Deadline, head: Callable[[bytes], None]
+) -> Iterator[bytes]:
+    first = response.read(HEAD_BYTES)
+    head(first)
+    yield first
+    while chunk := response.read(CHUNK_BYTES):
+        yield chunk
+        if not deadline.left:
+            raise deadline.passed(what)
+
+
+def _pause(reply: Reply, attempt: int) -> float | None:
+    """Seconds to wait before the request is repeated; None if it is not to be."""
+    repeats, pause = _REPEATS.get(reply.status, (0, 0.0))
+    if attempt >= repeats:
+        return None
+    return pause if reply.retry_after is None else reply.retry_after
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    return float(retry_after) if retry_after and retry_after.isdecimal() else None

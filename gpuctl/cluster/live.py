@@ -1,0 +1,295 @@
+"""Reads a live cluster. Whatever the API server does, the answer is a state, in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from gpuctl.audit.report import Source
+from gpuctl.cluster import errors
+from gpuctl.cluster.connection import Connection, Reply
+from gpuctl.cluster.deadline import Deadline, in_background
+from gpuctl.cluster.decode import Collector
+from gpuctl.cluster.discovery import Discovery, typed
+from gpuctl.cluster.pages import Expired, Listing
+from gpuctl.cluster.sink import NoSink, Sink
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PARALLEL = 6  # requests of one read that names many objects or namespaces
+STARTS = 3  # of a list that keeps expiring while it is read
+_OK, _NOT_FOUND = 200, 404
+
+
+class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str
+
+
+class _Uid(msgspec.Struct, frozen=True):
+    uid: str
+
+
+class _Namespace(msgspec.Struct, frozen=True):
+    metadata: _Uid
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """The part of a cluster that is listed."""
+
+    namespace: str = ""
+    labels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What a list brought before it ended, once for each view; `gap` is None if it ended well."""
+
+    found: tuple[Each[Ref, Any], ...]
+    gap: Unknown | Inapplicable | None = None
+
+    @property
+    def worth(self) -> int:
+        """How much it tells: objects, an error that may hide some, nothing."""
+        return 2 if self.found else int(isinstance(self.gap, Unknown))
+
+
+class LiveReader:
+    """A reader of the cluster behind a connection, all of it over within `deadline` seconds from now.
+
+    With a `namespace`, everything outside of it is inapplicable: a tenant's question does not arise there.
+    A list that is restarted, or read in another version, reports its objects to the sink again.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        deadline: float,
+        *,
+        sink: Sink | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        self._connection = connection
+        self._deadline = Deadline.after(deadline)
+        self._sink = sink or NoSink()
+        self._namespace = namespace or ""
+        self._discovery = Discovery(connection, self._deadline, self._sink)
+        self._now = datetime.now(UTC)
+
+    @property
+    def now(self) -> datetime:
+        return self._now
+
+    def clock(self) -> datetime:
+        return datetime.now(UTC)
+
+    def objects(
+        self, kind: Kind, labels: str, views: Sequence[type[View]]
+    ) -> Sequence[State[Each[Ref, Any]]]:
+        if self._namespace and not kind.namespaced:
+            return [self._outside(kind)] * len(views)
+        found = self._list(kind, views, _Where(self._namespace, labels))
+        return [Known(each) for each in found.value] if isinstance(found, Known) else [found] * len(views)
+
+    def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
+        inside = [name for name in namespaces if self._namespace in ("", name)]
+        if namespaces and not inside:
+            return self._outside(view.of)
+        lists = in_parallel(lambda name: self._list(view.of, [view], _Where(name)), inside)
+        outside = [Unknown(Reason.NOT_ASKED, self._why_not, f"{view.of} in namespace {name}")
+                   for name in namespaces if name not in inside]  # fmt: skip
+        return _joined(view.of, lists, outside)
+
+    def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
+        states = in_parallel(lambda ref: self._get(view, ref), refs)
+        entries = {ref: state for ref, state in zip(refs, states, strict=True) if state != Known(None)}
+        refused = [state for state in entries.values() if isinstance(state, Inapplicable)]
+        return refused[0] if refused and len(refused) == len(refs) else Known(Each(entries))
+
+    def served(self, group: str) -> State[tuple[str, ...]]:
+        return self._discovery.served(group)
+
+    def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
+        kinds = ", ".join(sorted({str(each.kind) for each in attempts}))
+        return Unknown(Reason.NOT_ASKED, "a creation is tried only with consent", f"dry run of {kinds}")
+
+    def source(self) -> Source:
+        """Which cluster this is. What cannot be read of that stays empty."""
+        version = self._one("/version", _ServerVersion)
+        namespace = self._one("/api/v1/namespaces/kube-system", _Namespace)
+        return Source(
+            kind="live",
+            name=self._connection.name,
+            cluster_uid=namespace.metadata.uid if namespace else "",
+            server_version=version.git_version if version else "",
+        )
+
+    # Lists
+
+    def _list(
+        self, kind: Kind, views: Sequence[type[View]], where: _Where
+    ) -> State[tuple[Each[Ref, Any], ...]]:
+        """The objects of a kind, once for each view, with a hole where the list broke off."""
+        listed = attempt(lambda: self._in_best_version(kind, views, where))
+        gap = listed.value.gap if isinstance(listed, Known) else listed
+        if gap is None:
+            self._sink.complete(kind, labels=where.labels, namespace=where.namespace)
+        else:
+            self._sink.missing(kind, _as_missing(kind, gap), namespace=where.namespace)
+        if not isinstance(listed, Known):
+            return listed
+        return Known(listed.value.found) if gap is None or listed.value.found else gap
+
+    def _in_best_version(self, kind: Kind, views: Sequence[type[View]], where: _Where) -> _Listed:
+        """Another version is tried where one is not served or fails, as by a conversion webhook."""
+        best: _Listed | None = None
+        versions = self._discovery.versions(kind)
+        for version in versions:
+            listed = self._restarted(kind, version, views, where)
+            if listed.gap is None:
+                return listed
+            best = max(best or listed, listed, key=lambda each: each.worth)
+            if not _may_differ(listed.gap):
+                break
+            if isinstance(listed.gap, Unknown) and len(versions) > 1:
+                self._sink.missing(kind, listed.gap, namespace=where.namespace, version=version)
+        assert best is not None, "every kind has a version"  # noqa: S101
+        return best
+
+    def _restarted(self, kind: Kind, version: str, views: Sequence[type[View]], where: _Where) -> _Listed:
+        for _ in range(STARTS):
+            collector = Collector(kind, views)
+            error = self._read(kind, version, views, where, collector)
+            if not isinstance(error, Expired):
+                break
+        return self._concluded(kind, version, collector, error)
+
+    def _read(
+        self, kind: Kind, version: str, views: Sequence[type[View]], where: _Where, collector: Collector
+    ) -> NotKnown | None:
+        what = f"{kind} in namespace {where.namespace}" if where.namespace else str(kind)
+        path = _path(kind, version, where.namespace)
+        try:
+            for items in Listing(self._connection, self._deadline, path, what, where.labels).pages():
+                collector.add(items)
+                self._sink.items(kind, version, views, items)
+        except NotKnown as error:
+            return error
+        return None
+
+    def _concluded(self, kind: Kind, version: str, collector: Collector, error: NotKnown | None) -> _Listed:
+        if error is None:
+            return _Listed(collector.result())
+        gap = self._discovery.explained(kind, version, error.state)
+        found = collector.result()
+        if isinstance(gap, Inapplicable) or not any(each.entries or each.holes for each in found):
+            return _Listed((), gap)
+        collector.hole(gap)
+        return _Listed(collector.result(), gap)
+
+    # Single objects
+
+    def _get(self, view: type[View], ref: Ref) -> State[View | None]:
+        """The object, known to be None if it does not exist."""
+        if self._namespace and ref.namespace != self._namespace:
+            return Inapplicable(self._why_not)
+        found = attempt(lambda: self._get_in_best_version(view, ref))
+        if isinstance(found, Known):
+            self._sink.complete(ref.kind, namespace=ref.namespace, name=ref.name)
+        else:
+            self._sink.missing(ref.kind, _as_missing(ref.kind, found), namespace=ref.namespace, name=ref.name)
+        return found
+
+    def _get_in_best_version(self, view: type[View], ref: Ref) -> View | None:
+        gaps: list[NotKnown] = []
+        for version in self._discovery.versions(ref.kind):
+            try:
+                return self._object(view, ref, version)
+            except NotKnown as error:
+                gaps.append(error)
+                if not _may_differ(error.state):
+                    break
+        raise next((gap for gap in gaps if isinstance(gap.state, Unknown)), gaps[-1])
+
+    def _object(self, view: type[View], ref: Ref, version: str) -> View | None:
+        path = f"{_path(ref.kind, version, ref.namespace)}/{quote(ref.name, safe='')}"
+        reply = self._reply(path, str(ref))
+        if reply.status == _NOT_FOUND and errors.is_absent(reply.body):
+            return None
+        if reply.status != _OK:
+            gap = errors.of_status(reply.status, reply.body, str(ref))
+            raise NotKnown(self._discovery.explained(ref.kind, version, gap))
+        found = _decoded(view, ref, reply)
+        self._sink.items(ref.kind, version, [view], [msgspec.Raw(reply.body)])
+        return found
+
+    def _reply(self, path: str, what: str) -> Reply:
+        request = in_background(lambda: self._connection.get(path, what, self._deadline))
+        return self._deadline.result(what, request)
+
+    def _one(self, path: str, shape: type[T]) -> T | None:
+        found = attempt(lambda: typed(self._reply(path, path), path, shape))
+        return found.value if isinstance(found, Known) else None
+
+    # A tenant's scope
+
+    @property
+    def _why_not(self) -> str:
+        return f"outside of the namespace {self._namespace}"
+
+    def _outside(self, kind: Kind) -> Inapplicable:
+        self._sink.missing(kind, Unknown(Reason.NOT_ASKED, self._why_not, str(kind)))
+        return Inapplicable(self._why_not)
+
+
+def in_parallel(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    """The results in the order of the things."""
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="gpuctl-part") as pool:
+        return list(pool.map(work, things))
+
+
+def _joined(
+    kind: Kind, lists: Sequence[State[tuple[Each[Ref, Any], ...]]], holes: Sequence[Unknown]
+) -> State[Each[Ref, Any]]:
+    gaps = [each for each in lists if not isinstance(each, Known)]
+    if gaps and len(gaps) == len(lists) and all(isinstance(gap, Inapplicable) for gap in gaps):
+        return gaps[0]
+    known = [each.value[0] for each in lists if isinstance(each, Known)]
+    return Known(merged([*known, Each({}, (*(_as_missing(kind, gap) for gap in gaps), *holes))]))
+
+
+def _as_missing(kind: Kind, gap: Unknown | Inapplicable) -> Unknown:
+    return gap if isinstance(gap, Unknown) else Unknown(Reason.NOT_SERVED, gap.why, str(kind))
+
+
+def _may_differ(gap: Unknown | Inapplicable) -> bool:
+    """Whether another version of the same objects may be readable."""
+    return isinstance(gap, Inapplicable) or gap.reason in (Reason.SERVER_ERROR, Reason.NOT_SERVED)
+
+
+def _path(kind: Kind, version: str, namespace: str) -> str:
+    root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
+    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{place}/{kind.plural}"
+
+
+def _decoded(view: type[View], ref: Ref, reply: Reply) -> View:
+    collector = Collector(ref.kind, [view])
+    collector.add([reply.body])
+    (each,) = collector.result()
+    state = each.entries.get(ref)
+    if isinstance(state, Known):
+        found: View = state.value
+        return found
+    gap = next(each.gaps(), None)
+    error = ValueError(gap.message if gap else "another object came back")
+    raise NotKnown(errors.of_body(reply.body, error, str(ref)))
