@@ -64,9 +64,10 @@ class Account:
         return Unknown(Reason.NOT_ASKED, NOT_HELD, str(asked))
 
     def missing_of(self, kind: Kind) -> Iterator[Missing]:
-        """What the record says could not be read of a kind."""
-        missing = self.capture.missing if self.capture else ()
-        return (gap for gap in missing if gap.resource == kind.resource)
+        """What the record says could not be read of a kind, in any version that is asked for."""
+        for gap in self.capture.missing if self.capture else ():
+            if gap.resource == kind.resource and gap.version in ("", *kind.versions):
+                yield gap
 
     def served(self, group: str) -> State[tuple[str, ...]]:
         """The versions of an API group: as discovery said, else as CRDs, APIServices and objects show."""
@@ -88,7 +89,7 @@ class Account:
 
     def _outdone(self, gap: Missing, kind: Kind, asked: Scope) -> bool:
         """Whether another read gave what this one could not: in another version, or a narrower one."""
-        if gap.version:
+        if gap.version and kind.versions != (gap.version,):
             return self._answers_for(asked) or self._everything(kind)
         return gap.scope != asked and self._answers_for(asked)
 

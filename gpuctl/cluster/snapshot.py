@@ -174,11 +174,13 @@ class SnapshotReader:
     ) -> Sequence[State[Each[Ref, Any]]]:
         """All objects of a kind that have these labels, once for each view."""
         gap = self.account.gap(kind, Scope(kind.resource, labels=labels))
-        if gap is not None:
+        if isinstance(gap, Inapplicable) or (gap is not None and gap.reason is Reason.NOT_ASKED):
             return [gap] * len(views)
         matches = selector(labels)
         found = self._collected(kind, views, lambda item: not labels or matches(_labels_of(item)))
-        return [Known(self._with_gaps(kind, each)) for each in found]
+        if gap is None:
+            return [Known(self._with_gaps(kind, each)) for each in found]
+        return [_begun(each, gap) for each in found]
 
     def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
         """All objects of a kind in these namespaces. One that was not listed is a hole."""
@@ -232,7 +234,7 @@ class SnapshotReader:
             if gap.name:
                 ref = Ref(kind, gap.name, gap.namespace)
                 entries.setdefault(ref, Unknown(gap.reason, gap.message, str(ref)))
-            elif gap.namespace:
+            elif gap.namespace and not gap.version:
                 holes.append(Unknown(gap.reason, gap.message, str(gap.scope)))
         return Each(entries, tuple(holes))
 
@@ -242,6 +244,11 @@ class SnapshotReader:
         if isinstance(gap, Unknown):
             return Unknown(gap.reason, gap.message, str(ref))
         return gap or next(iter(holes), None)
+
+
+def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:
+    """A list that failed: what came before it did is known, the rest is a hole."""
+    return Known(Each(each.entries, (*each.holes, gap))) if each.entries else gap
 
 
 def _labels_of(item: Object) -> Mapping[str, str]:
@@ -257,7 +264,7 @@ def _namespace_of(item: Object, kind: Kind) -> str | None:
 
 
 def _split(items: Iterable[Object], kind: Kind) -> tuple[list[Object], list[Object]]:
-    """The objects in versions gpuctl can read, and the others."""
+    """The objects in versions that can be read, and the others."""
     readable: list[Object] = []
     strange: list[Object] = []
     for item in items:
@@ -266,11 +273,11 @@ def _split(items: Iterable[Object], kind: Kind) -> tuple[list[Object], list[Obje
 
 
 def _with_strange(each: Each[Ref, Any], strange: Iterable[Object], kind: Kind) -> Each[Ref, Any]:
-    """Adds objects that exist, but in no version that gpuctl can read."""
+    """Adds objects that exist, but that the snapshot holds in no version that was asked for."""
     entries = dict(each.entries)
     for item in strange:
         ref = name_of(item.text, kind)
         if ref is not None:
-            why = f"gpuctl does not read version {item.type.version}"
-            entries.setdefault(ref, Unknown(Reason.MALFORMED, why, str(ref)))
+            why = f"the snapshot holds it in {item.type.version}, not in {' or '.join(kind.versions)}"
+            entries.setdefault(ref, Unknown(Reason.NOT_ASKED, why, str(ref)))
     return Each(entries, each.holes)

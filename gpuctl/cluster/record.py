@@ -1,0 +1,207 @@
+"""Records what is read as a snapshot: masked, readable by people, whole or not there at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import msgspec
+
+import gpuctl
+from gpuctl.audit.report import Source
+from gpuctl.cluster.archive import ARCHIVES
+from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
+from gpuctl.cluster.mask import masked, masked_text
+from gpuctl.facts.kinds import Kind, View
+from gpuctl.facts.state import Reason, Unknown
+
+PLAIN_UP_TO: Final = 256 * 1024  # bytes of a page that stays readable without unpacking
+# Permissions and consent know no versions of an API; every other reason may differ from one to the next.
+_VERSIONLESS: Final = (Reason.FORBIDDEN, Reason.UNAUTHORIZED, Reason.NOT_ASKED)
+
+
+class CannotRecord(Exception):
+    """The snapshot can't be written; the message says where and why."""
+
+
+class Recorder:
+    """A sink that writes a snapshot, as a folder or, if the path ends in .tar.gz or .tgz, as an archive.
+
+    Pages are written as they arrive, to a temporary folder beside the path, which `close` moves into place.
+    A failure to write, such as a full disk, is kept and raised by `close`, so that it costs no reading.
+    Raises CannotRecord.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if os.path.lexists(path):
+            raise CannotRecord(f"{path} exists already; a snapshot never overwrites anything")
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+        except OSError as error:
+            raise CannotRecord(f"can't write to {path.absolute().parent}: {error.strerror}") from error
+        self._path = path
+        self._lock = Lock()
+        self._pages: dict[str, int] = {}
+        self._complete: set[Scope] = set()
+        self._missing: dict[Missing, None] = {}
+        self._served: dict[str, tuple[str, ...]] = {}
+        self._failure: OSError | None = None
+
+    def items(
+        self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
+    ) -> None:
+        """Writes a page of objects, masked; of ConfigMaps the keys that the views use."""
+        if kind.resource == SECRETS or not items or self._failure:
+            return
+        keys = frozenset(key for view in views for key in view.keys)
+        trees = [tree for item in items if (tree := _tree(item)) is not None]
+        if len(trees) < len(items):
+            self.missing(kind, Unknown(Reason.MALFORMED, "an object is not JSON"), version=version)
+        objects = [_clean(tree, kind, version, keys) for tree in trees]
+        page = {"apiVersion": kind.api_version(version), "kind": f"{kind.kind}List", "items": objects}
+        try:
+            self._write_page(kind, msgspec.json.encode(page))
+        except OSError as error:
+            self._failure = error
+
+    def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:
+        """Notes what was read in full. Of Secrets nothing is stored, so nothing of them is answered for."""
+        if kind.resource == SECRETS:
+            return
+        with self._lock:
+            self._complete.add(Scope(kind.resource, namespace, name, labels))
+
+    def missing(
+        self, kind: Kind, gap: Unknown, *, namespace: str = "", name: str = "", version: str = ""
+    ) -> None:
+        """Notes what was asked for and could not be read."""
+        if gap.reason is Reason.INTERNAL:
+            return
+        if not version and len(kind.versions) == 1 and gap.reason not in _VERSIONLESS:
+            version = kind.versions[0]
+        message = masked_text(gap.message)
+        with self._lock:
+            self._missing[Missing(kind.resource, gap.reason, message, version, namespace, name)] = None
+
+    def served(self, group: str, versions: Sequence[str]) -> None:
+        """Notes what discovery said of an API group."""
+        with self._lock:
+            self._served[group] = tuple(versions)
+
+    def close(self, source: Source, captured_at: datetime | None = None) -> None:
+        """Writes capture.yaml and moves the snapshot into place. Raises CannotRecord, and nothing is left."""
+        try:
+            if self._failure:
+                raise self._failure
+            capture = self._capture(source, captured_at or datetime.now(UTC))
+            (self._folder / "capture.yaml").write_text(_yaml(capture), encoding="utf-8")
+            self._move()
+        except OSError as error:
+            raise CannotRecord(f"can't write {self._path}: {error.strerror or error}") from error
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Takes away what was written so far; after `close` there is nothing to take."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _write_page(self, kind: Kind, page: bytes) -> None:
+        with self._lock:
+            number = self._pages[kind.resource] = self._pages.get(kind.resource, 0) + 1
+        folder = self._folder / "resources" / kind.resource
+        folder.mkdir(parents=True, exist_ok=True)
+        if len(page) <= PLAIN_UP_TO:
+            text = msgspec.json.format(page, indent=1)
+            (folder / f"{number:03}.json").write_bytes(text + b"\n")
+        else:
+            (folder / f"{number:03}.json.gz").write_bytes(gzip.compress(page, 6, mtime=0))
+
+    def _capture(self, source: Source, at: datetime) -> Capture:
+        return Capture(
+            api_version=API_VERSION,
+            kind=KIND,
+            captured_at=at.astimezone(UTC).replace(microsecond=0),
+            writer=f"gpuctl {gpuctl.__version__}",
+            server_version=source.server_version,
+            cluster_uid=source.cluster_uid,
+            served=dict(sorted(self._served.items())),
+            complete=tuple(_short(scope) for scope in sorted(self._complete, key=_order)),
+            missing=tuple(sorted(self._lasting(), key=_missing_order)),
+        )
+
+    def _lasting(self) -> Iterator[Missing]:
+        """What another read of the same did not give in the end."""
+        return (gap for gap in self._missing if gap.version or gap.scope not in self._complete)
+
+    def _move(self) -> None:
+        if not self._path.name.endswith(ARCHIVES):
+            self._folder.chmod(0o755)
+            os.rename(self._folder, self._path)  # fails if something came to be there, unless an empty folder
+            return
+        packed = self._folder.with_name(f"{self._folder.name}.tmp")
+        try:
+            _pack(self._folder, packed)
+            os.link(packed, self._path)  # unlike a rename, never overwrites
+        finally:
+            packed.unlink(missing_ok=True)
+
+
+def _tree(item: msgspec.Raw) -> dict[str, Any] | None:
+    try:
+        tree = msgspec.json.decode(item)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def _clean(tree: dict[str, Any], kind: Kind, version: str, keys: frozenset[str]) -> dict[str, Any] | None:
+    """A masked object. Items of a list leave apiVersion and kind to the list."""
+    return masked({"apiVersion": kind.api_version(version), "kind": kind.kind, **tree}, keys)
+
+
+def _short(scope: Scope) -> str | Scope:
+    return scope.resource if scope == Scope(scope.resource) else scope
+
+
+def _order(scope: Scope) -> tuple[str, str, str, str]:
+    return scope.resource, scope.namespace, scope.name, scope.labels
+
+
+def _missing_order(gap: Missing) -> tuple[str, str, str, str, str]:
+    return gap.resource, gap.version, gap.namespace, gap.name, gap.reason
+
+
+def _yaml(capture: Capture) -> str:
+    """Times stay unquoted, as a person would write them."""
+    import yaml
+
+    tree = msgspec.to_builtins(capture)
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _pack(folder: Path, path: Path) -> None:
+    """The same snapshot gives the same bytes: no times, no owners, names in order."""
+    with (
+        path.open("xb") as file,
+        gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for each in sorted(folder.rglob("*")):
+            if each.is_file():
+                _add(archive, each.relative_to(folder).as_posix(), each.read_bytes())
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    member.mode = 0o644
+    archive.addfile(member, io.BytesIO(content))
