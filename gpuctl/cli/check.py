@@ -35,7 +35,7 @@ def check(
             "--output",
             "-o",
             metavar="FORMAT[=FILE]",
-            help="text, json or yaml; repeatable.",
+            help="text, json, yaml, junit, sarif, markdown, github or prometheus; repeatable.",
             autocompletion=complete.formats,
         ),
     ] = None,
@@ -67,6 +67,9 @@ def check(
     ] = None,
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show only what failed or is unknown, to paste into a chat.")
+    ] = False,
     *,
     access: Access,
 ) -> None:
@@ -96,9 +99,11 @@ def check(
     )
     if fail_on_new and baseline is None:
         raise Stop("--fail-on-new needs --baseline: without one, every finding is new")
+    if verbose and quiet:
+        raise Stop("--verbose and --quiet exclude each other")
     request = Request(selected(checks or []), chosen, gate, fingerprints(baseline))
     door = doors.open_door(access, from_, save, seconds(deadline))
-    report = _run(request, door, request_outputs, verbose=verbose)
+    report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
     door.close()
     for each in request_outputs:
         if each.file:
@@ -114,11 +119,14 @@ def _level(name: str) -> str:
     return name
 
 
-def _run(request: Request, door: Door, outputs: tuple[Output, ...], *, verbose: bool) -> AuditReport:
+def _run(
+    request: Request, door: Door, outputs: tuple[Output, ...], *, verbose: bool, quiet: bool
+) -> AuditReport:
     """Runs the checks. Text on stdout is drawn while it goes on, every other format at the end."""
     from gpuctl.audit.run import Observer, audit
     from gpuctl.cli import screen
     from gpuctl.cli.output import TEXT, rendered
+    from gpuctl.report.short import draw_short
     from gpuctl.report.text import canvas, draw_check, draw_conclusion
 
     console = screen.out()
@@ -126,14 +134,14 @@ def _run(request: Request, door: Door, outputs: tuple[Output, ...], *, verbose: 
     to_stdout = next(output.format for output in outputs if output.file is None)
 
     def show(item: CheckItem) -> None:
-        if to_stdout == TEXT:
+        if to_stdout == TEXT and not quiet:
             progress.hide()
             draw_check(item, on)
 
     with screen.Progress(f"reading {door.name}").shown() as progress:
         report = audit(request, door.reader, door.source, Observer(progress.fact, show))
     if to_stdout == TEXT:
-        draw_conclusion(report, on)
+        (draw_short if quiet else draw_conclusion)(report, on)
     else:
         console.out(rendered(report, to_stdout), end="", highlight=False)
     return report

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport
 
 TEXT = "text"
-FORMATS = (TEXT, "json", "yaml")
+FORMATS = (TEXT, "json", "yaml", "junit", "sarif", "markdown", "github", "prometheus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,17 @@ def _parse(option: str) -> Output:
     name, _, file = option.partition("=")
     if name not in FORMATS:
         raise Stop(f"unknown format {name!r}; there are {', '.join(FORMATS)}")
-    return Output(name, Path(file) if file else None)
+    return Output(name, _writable(Path(file)) if file else None)
+
+
+def _writable(file: Path) -> Path:
+    """The file, unless it is plain before the run that it could not be written after it. Raises Stop."""
+    folder = file.absolute().parent
+    if file.exists() and not file.is_file():
+        raise Stop(f"cannot write {file}: it is no ordinary file")
+    if not folder.is_dir():
+        raise Stop(f"cannot write {file}: there is no folder {folder}")
+    return file
 
 
 def rendered(report: AuditReport, name: str) -> str:
@@ -51,9 +61,19 @@ def rendered(report: AuditReport, name: str) -> str:
 
 
 def _renderer(name: str) -> Callable[[AuditReport], str]:
-    from gpuctl.report import data
+    from gpuctl.report import data, github, junit, markdown, prometheus, sarif
 
-    return {"json": data.to_json, "yaml": data.to_yaml, TEXT: _text}[name]
+    renderers: dict[str, Callable[[AuditReport], str]] = {
+        TEXT: _text,
+        "json": data.to_json,
+        "yaml": data.to_yaml,
+        "junit": junit.to_junit,
+        "sarif": sarif.to_sarif,
+        "markdown": markdown.to_markdown,
+        "github": github.to_github,
+        "prometheus": prometheus.to_prometheus,
+    }
+    return renderers[name]
 
 
 def _text(report: AuditReport) -> str:
@@ -74,10 +94,19 @@ def write(report: AuditReport, output: Output) -> None:
         raise ValueError("this output has no file")
     text = rendered(report, output.format)
     try:
-        handle, scratch = tempfile.mkstemp(dir=output.file.absolute().parent, prefix=".gpuctl-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(scratch).chmod(0o644)
-        Path(scratch).replace(output.file)
+        _write_whole(output.file, text)
     except OSError as error:
         raise Stop(f"cannot write {output.file}: {error.strerror}") from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Writes beside the file and puts the result in its place; whatever happens, no half of it stays."""
+    handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=".gpuctl-")
+    scratch = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        scratch.chmod(0o644)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
