@@ -69,6 +69,7 @@ def require_prerequisites() -> None:
         pytest.skip(f"no cluster can be made here: {missing}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever uses the bed is a cluster test, and gets the time to bring it up."""
     for item in items:

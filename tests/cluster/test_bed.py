@@ -1,8 +1,6 @@
 """The bed is what it promises to be."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from .bed import Bed
-from .bed.claim import CHECKOUT
 from .bed.images import BUSYBOX
 from .bed.kubectl import Kubectl, KubectlError
 from .bed.kueue import Kueue
@@ -189,42 +186,3 @@ def test_kueue_is_restored_when_a_part_of_it_is_deleted(bed: Bed, kueue: Kueue, 
     bed.kubectl("-n", kueue.namespace, "delete", kind, getattr(kueue, kind))
     kueue.restore()
     assert kueue.healthy()
-
-
-SECOND_BED = """
-from pathlib import Path
-from tests.cluster.bed import lifecycle
-with lifecycle.temporary(Path({logs!r})) as bed:
-    print(bed.kubectl("get", "nodes"))
-"""
-
-
-def leftovers() -> dict[str, list[str]]:
-    """What a bed could leave on the machine."""
-    commands = {
-        "mounts": "cut -d' ' -f1-3 /proc/mounts",
-        "network namespaces": "ip netns list; ls /run/netns",
-        "links": "ip -o link | cut -d' ' -f2",
-        "cgroups": "find /sys/fs/cgroup -type d | grep -E 'gpuctl|k8s|kube'",
-        "processes": "ps -eo args | grep -E 'containerd|kube|etcd|kwok|gpuctl-bed' | grep -v grep",
-        "folders": "ls -d /var/cache/gpuctl-bed/* /var/lib/kube* /run/containerd* /var/lib/cni /var/log/pods",
-    }
-    return {what: sorted(_printed(command)) for what, command in commands.items()}
-
-
-def _printed(command: str) -> list[str]:
-    done = subprocess.run(("sh", "-c", command), capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_a_second_bed_stands_beside_the_first_and_leaves_nothing(bed: Bed, tmp_path: Path) -> None:
-    before = leftovers()
-    script = SECOND_BED.format(logs=str(tmp_path))
-    done = subprocess.run(
-        (sys.executable, "-c", script), cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert bed.node in done.stdout
-    assert leftovers() == before
-    assert bed.healthy()

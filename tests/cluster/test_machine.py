@@ -13,6 +13,8 @@ from .bed.network import Link
 from .bed.wait import wait
 from .conftest import require_prerequisites
 
+pytestmark = pytest.mark.cluster
+
 MAKER = """
 import time
 from tests.cluster.bed import claim

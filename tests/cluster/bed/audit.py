@@ -15,6 +15,7 @@ class AuditEvent:
 
     at: datetime
     user: str
+    impersonated: str
     user_agent: str
     verb: str
     group: str
@@ -62,6 +63,7 @@ def _event(entry: dict[str, Any]) -> AuditEvent:
     return AuditEvent(
         at=datetime.fromisoformat(entry["requestReceivedTimestamp"]),
         user=entry["user"].get("username", ""),
+        impersonated=entry.get("impersonatedUser", {}).get("username", ""),
         user_agent=entry.get("userAgent", ""),
         verb=entry["verb"],
         group=on.get("apiGroup", ""),

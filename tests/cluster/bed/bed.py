@@ -60,7 +60,7 @@ class Bed:
     @property
     def host(self) -> Path:
         """The file system of that node, as its privileged pods see it: for state files of stand-ins."""
-        return Path(f"/proc/{self.machine.init}/root")
+        return self.machine.root
 
     @cached_property
     def audit(self) -> AuditLog:

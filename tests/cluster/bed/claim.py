@@ -79,8 +79,8 @@ def _sweep() -> None:
 
 
 def _abandoned(folder: Path) -> bool:
-    if _kept_for(folder) is not None:
-        return not Machine(folder).alive
+    if (checkout := _kept_for(folder)) is not None:
+        return not (Machine(folder).alive and Path(checkout).exists())
     try:
         _locked(folder).close()
     except BlockingIOError:

@@ -91,13 +91,12 @@ class Kueue:
         )
 
     def healthy(self) -> bool:
-        """Available, every caBundle is its Secret's, both API services answer, and so do webhooks."""
-        return (
-            self._available()
-            and self._bundles_agree()
-            and self._api_services_answer()
-            and self._webhooks_answer()
-        )
+        """Available, every caBundle is its Secret's, and the API services and webhooks answer."""
+        signs = (self._available, self._bundles_agree, self._api_services_answer, self._webhooks_answer)
+        try:
+            return all(sign() for sign in signs)
+        except KubectlError:
+            return False
 
     def bundles(self) -> list[Bundle]:
         """Every caBundle of its webhooks and its CRDs' conversions as it is now."""
@@ -169,10 +168,7 @@ class Kueue:
             "kind": "ResourceFlavor",
             "metadata": {"name": "dry-run"},
         }
-        try:
-            self.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(flavor))
-        except KubectlError:
-            return False
+        self.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(flavor))
         return True
 
     def _admission_bundles(self) -> Iterator[Bundle]:

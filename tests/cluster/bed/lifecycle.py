@@ -22,7 +22,7 @@ def temporary(logs: Path) -> Iterator[Bed]:
         bed.start(dies_with_starter=True)
         yield bed
     finally:
-        shutil.copytree(bed.logs, logs, dirs_exist_ok=True)
+        shutil.copytree(bed.logs, logs, dirs_exist_ok=True, ignore_dangling_symlinks=True)
         claimed.remove()
         atexit.unregister(claimed.remove)
 

@@ -73,6 +73,11 @@ class Machine:
         return int((self.folder / init.READY).read_text())
 
     @property
+    def root(self) -> Path:
+        """The file system as the machine sees it."""
+        return Path(f"/proc/{self.init}/root")
+
+    @property
     def alive(self) -> bool:
         return bool(self.processes_of_init())
 

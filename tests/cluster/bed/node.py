@@ -74,6 +74,7 @@ class Node:
     def start_kubelet(self) -> Process:
         """Register the node."""
         cgroups.make(self.cgroup)
+        (self.machine.logs / "pods").symlink_to(self.machine.root / "var/log/pods")
         file = self.machine.folder / "kubelet.yaml"
         file.write_text(yaml.safe_dump(self._kubelet_configuration()))
         identity = self.control_plane.kubeconfig(
