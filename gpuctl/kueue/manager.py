@@ -26,7 +26,7 @@ V = TypeVar("V", bound=View)
 
 SLICE_OF = "kubernetes.io/service-name"
 RESTARTS_IN_A_LOOP = 3
-_IMAGE = re.compile(r"(^|/)kueue(-rhel\d+)?([:@].*)?")
+_IMAGE = re.compile(r"(.*/)?kueue(-rhel\d+)?([:@].*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,10 @@ def _belongs(each: EndpointSlice, service: Ref) -> bool:
 
 
 def runs_kueue(deployment: Deployment) -> bool:
-    """Whether a Deployment runs Kueue's manager, by its image."""
-    return any(_IMAGE.search(each.image) for each in deployment.spec.template.spec.containers)
+    """Whether a Deployment runs Kueue's manager, by its labels or its image."""
+    labels = deployment.metadata.labels
+    labelled = has_all(labels, {"app.kubernetes.io/name": "kueue", "control-plane": "controller-manager"})
+    return labelled or any(_IMAGE.fullmatch(each.image) for each in deployment.spec.template.spec.containers)
 
 
 def container(deployment: Deployment, service: Service | None) -> Container:
@@ -119,7 +121,7 @@ def container(deployment: Deployment, service: Service | None) -> Container:
     containers = deployment.spec.template.spec.containers
     targets = {target(port, deployment) for port in service.spec.ports} if service else set()
     offering = [each for each in containers if targets & {port.container_port for port in each.ports}]
-    named = [each for each in containers if each.name == "manager" or _IMAGE.search(each.image)]
+    named = [each for each in containers if each.name == "manager" or _IMAGE.fullmatch(each.image)]
     return next(iter((*offering, *named, *containers)), Container(""))
 
 
@@ -189,7 +191,7 @@ def diagnoses(manager: Manager) -> Iterator[Diagnosis]:
 
 
 def _gone(manager: Manager) -> Diagnosis | None:
-    if manager.deployments:
+    if manager.deployments or (manager.service is not None and manager.ready_endpoints):
         return None
     seen = Observation(manager.ref, ".spec.selector", "no Deployment of the namespace runs what it selects")
     return Diagnosis(Trouble.GONE, manager.ref, (seen, *_endpoints(manager)))
@@ -197,7 +199,7 @@ def _gone(manager: Manager) -> Diagnosis | None:
 
 def _stopped(manager: Manager) -> Diagnosis | None:
     deployments = manager.deployments
-    if any(each.spec.replicas for each in deployments):
+    if not deployments or any(each.spec.replicas for each in deployments):
         return None
     seen = (Observation(each.ref, ".spec.replicas", "0") for each in deployments)
     return Diagnosis(Trouble.STOPPED, deployments[0].ref, (*seen, *_endpoints(manager)))
@@ -215,7 +217,7 @@ def _crashing(manager: Manager) -> Diagnosis | None:
 
 def _not_ready(manager: Manager) -> Diagnosis | None:
     deployments = manager.deployments
-    if any(each.status.available_replicas or each.status.ready_replicas for each in deployments):
+    if not deployments or any(each.status.ready_replicas for each in deployments):
         return None
     seen = (*map(_availability, deployments), *_waiting(manager), *_endpoints(manager))
     return Diagnosis(Trouble.NOT_READY, deployments[0].ref, seen)

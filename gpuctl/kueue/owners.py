@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from gpuctl.kueue.registrations import Registration
+from gpuctl.kueue.releases import Release
 
 # Kueue's User-Agent starts with "kueue/"; releases without one of their own are named by their binary.
 _INTERNAL_WRITERS = frozenset({"kueue", "manager"})
 _CERT_MANAGER_WRITERS = ("cert-manager", "cainjector")
-
-
-class Owner(StrEnum):
-    """One of those who may own the certificates."""
-
-    INTERNAL = "Kueue's internal certificate management"
-    CERT_MANAGER = "cert-manager"
 
 
 def writer_is_owner(registration: Registration) -> bool | None:
@@ -34,3 +27,19 @@ def is_rotating(registration: Registration, now: datetime, seconds: int) -> bool
     if not writer_is_owner(registration) or registration.written is None or registration.written.at is None:
         return False
     return now - registration.written.at < timedelta(seconds=seconds)
+
+
+_DERIVED_SINCE: Release = (0, 14)
+_FIXED_BEFORE: Release = (0, 12)
+_SUFFIXES = ("mutating-webhook-configuration", "validating-webhook-configuration")
+
+
+def injected_names(service_name: str, release: Release | None) -> frozenset[str]:
+    """The configurations that the internal rotator writes to. Releases in between differ by patch."""
+    derived = frozenset(f"{service_name.removesuffix('-webhook-service')}-{each}" for each in _SUFFIXES)
+    fixed = frozenset(f"kueue-{each}" for each in _SUFFIXES)
+    if release is not None and release >= _DERIVED_SINCE:
+        return derived
+    if release is not None and release < _FIXED_BEFORE:
+        return fixed
+    return derived | fixed

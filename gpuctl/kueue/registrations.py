@@ -165,11 +165,16 @@ def _registration(source: Ref, metadata: TracedMeta, hooks: tuple[Hook, ...]) ->
     return Registration(source, hooks, last_write(metadata.managed_fields), injected_from)
 
 
+def is_own_name(name: str) -> bool:
+    """Whether a webhook of this name is Kueue's for its ResourceFlavors or ClusterQueues."""
+    return bool(_OWN_NAME.fullmatch(name))
+
+
 def is_own(webhook: Webhook) -> bool:
     """Whether a webhook can be nobody's but Kueue's."""
     service = webhook.client_config.service
     path = service.path if service else webhook.client_config.url
-    return bool(_OWN_NAME.fullmatch(webhook.name) or _OWN_PATH.search(path))
+    return is_own_name(webhook.name) or bool(_OWN_PATH.search(path))
 
 
 def _services(configurations: Iterable[Configuration]) -> frozenset[tuple[str, str]]:
