@@ -51,6 +51,7 @@ class _Tally:
     looked: int = 0
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    passed_over: list[Inapplicable] = field(default_factory=list)
 
 
 def judge(assertion: Assertion, facts: Facts) -> Judgement:
@@ -76,6 +77,7 @@ def _judge_one(assertion: Assertion, subject: Hashable, given: tuple[Any, ...], 
             tally.findings.append(finding)
     except NotKnown as gap:
         if isinstance(gap.state, Inapplicable):
+            tally.passed_over.append(gap.state)
             return
         tally.gaps.append(Gap(subject, gap.state))
     except Exception as error:  # noqa: BLE001 - the border around one subject: a bug here must not cost the others
@@ -105,6 +107,8 @@ def _verdict(assertion: Assertion, tally: _Tally) -> tuple[Verdict, str]:
         return Verdict.FAIL, ""
     if tally.gaps:
         return _unknown(assertion, tuple(tally.gaps)), str(tally.gaps[0].state)
+    if not tally.looked and tally.passed_over:
+        return Verdict.NOT_APPLICABLE, tally.passed_over[0].why
     if not tally.looked:
         return Verdict.NOT_APPLICABLE, f"nothing to judge: no {assertion.subjects.name}"
     return Verdict.PASS, ""

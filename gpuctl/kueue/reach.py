@@ -76,8 +76,10 @@ def _count(
 
 
 def covers(hook: Hook, namespace: Namespace) -> bool:
-    """Whether a webhook is called for objects in a namespace."""
-    return selects(hook.namespaces, namespace.metadata.labels)
+    """Whether a webhook is called for objects in a namespace. Its name is a label that every API server sets,
+    and that manifests lack."""
+    labels = {"kubernetes.io/metadata.name": namespace.metadata.name, **namespace.metadata.labels}
+    return selects(hook.namespaces, labels)
 
 
 def _created(hook: Hook) -> Iterator[str]:
