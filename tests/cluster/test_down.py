@@ -11,6 +11,7 @@ import pytest
 
 from .bed import Bed, claim, network
 from .bed.machine import Machine
+from .bed.wait import wait
 
 MAKER = """
 import sys, time
@@ -20,6 +21,7 @@ with lifecycle.temporary(logs=Path(sys.argv[1])) as bed:
     print(bed.folder, flush=True)
     time.sleep(1000)
 """
+START = 19  # of the fields behind the command's name, when the process began
 NOT_TO_BE_TOUCHED = ("/run/netns", "/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/pods")
 
 
@@ -50,7 +52,7 @@ def test_an_interrupted_run_leaves_nothing_but_logs(
     maker.send_signal(signal.SIGINT)
     maker.wait()
 
-    assert processes_left(inhabitants) == []
+    wait(lambda: not processes_left(inhabitants), 10, "the end of all its processes")
     assert traces(machine.folder) == []
     assert untouched() == surroundings
     assert (tmp_path / "logs" / "kube-apiserver.log").stat().st_size > 0
@@ -68,7 +70,7 @@ def test_the_next_claim_clears_away_what_a_killed_run_left(bed: Bed, maker: subp
     maker.wait()
     claim.claim().remove()
 
-    assert processes_left(inhabitants) == []
+    wait(lambda: not processes_left(inhabitants), 10, "the end of all its processes")
     assert traces(machine.folder) == []
     assert untouched() == surroundings
     assert bed.healthy()
@@ -82,7 +84,7 @@ def processes_of(machine: Machine) -> dict[str, str]:
         try:
             in_cgroup = f"/{name}/" in (process / "cgroup").read_text()
             if in_cgroup or os.readlink(process / "ns/net") == namespace:
-                found[process.name] = _started(process)
+                found[process.name] = _stat(process)[START]
         except OSError:  # gone meanwhile, or not ours to look at
             continue
     return found
@@ -92,15 +94,16 @@ def processes_left(known: dict[str, str]) -> list[str]:
     left = []
     for pid, started in known.items():
         try:
-            if _started(Path("/proc", pid)) == started:
+            state = _stat(Path("/proc", pid))
+            if state[START] == started and state[0] != "Z":  # not a dead one that nobody has collected yet
                 left.append(pid)
         except OSError:  # gone meanwhile, or not ours to look at
             continue
     return left
 
 
-def _started(process: Path) -> str:
-    return (process / "stat").read_text().rpartition(")")[2].split()[19]
+def _stat(process: Path) -> list[str]:
+    return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 def traces(folder: Path) -> list[str]:
