@@ -17,7 +17,9 @@ import msgspec
 from gpuctl.cluster.archive import Damaged, File
 
 ANY_KIND: Final = ""
-_MOST_WEIGHT: Final = 2**26  # values and characters in one YAML document that has aliases, these followed
+# What a YAML document with aliases may weigh, these followed: a value as many as so many characters.
+_MOST_WEIGHT: Final = 2**26
+_VALUE_WEIGHT: Final = 2**6
 _UNWANTED_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{tag}"
     for tag in (
@@ -290,7 +292,8 @@ def _must_be_finite(tree: Any) -> None:
     weight, waiting = 0, [tree]
     while waiting:
         part = waiting.pop()
-        weight += len(part) if isinstance(part, str | dict | list) else 1
+        weight += _VALUE_WEIGHT + (len(part) if isinstance(part, str) else 0)
         if weight > _MOST_WEIGHT:
             raise ValueError("its aliases multiply to more than can be held")
-        waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        if isinstance(part, dict | list):
+            waiting.extend(part.values() if isinstance(part, dict) else part)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gpuctl.audit.report import Source
 from gpuctl.cluster import capture as captures
+from gpuctl.cluster import recorded_logs
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
 from gpuctl.cluster.capture import Capture, Scope
@@ -25,10 +26,12 @@ from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, parts
 from gpuctl.cluster.recorded_dry_runs import answered
 from gpuctl.cluster.selector import selector
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 
 __all__ = ["BadSnapshot", "SnapshotReader", "open_snapshot"]
+
+T = TypeVar("T")
 
 CAPTURE: Final = "capture.yaml"
 RESOURCES: Final = "resources"
@@ -114,7 +117,8 @@ def _reader(
     now, notes = _now(path, capture, inside)
     notes += tuple(str(gap) for gap in contents.broken())
     dry_runs = tuple(file for file in inside if capture and file.path.startswith(f"{DRY_RUN}/"))
-    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs)
+    logs = tuple(file for file in inside if file.path.startswith(f"{recorded_logs.FOLDER}/"))
+    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs)
 
 
 def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
@@ -153,6 +157,7 @@ class SnapshotReader:
     notes: tuple[str, ...]
     account: Account
     dry_runs: tuple[File, ...] = field(default=(), repr=False)
+    log_files: tuple[File, ...] = field(default=(), repr=False)
 
     def clock(self) -> datetime:
         """When the snapshot was taken: nothing in it was read later."""
@@ -213,6 +218,20 @@ class SnapshotReader:
             return Unknown(Reason.NOT_ASKED, "the snapshot holds no dry run")
         return Known(Each({each: answered(self.dry_runs, each) for each in attempts}))
 
+    def logs(
+        self,
+        logs: Collection[Log],
+        parse: Callable[[str], T],
+        keep: Callable[[str], str],  # noqa: ARG002 - a record is not recorded again
+    ) -> State[Each[Log, T]]:
+        """The logs that the snapshot holds, as far as they were kept."""
+        by_path = {file.path.removesuffix(".gz"): file for file in self.log_files}
+        files = {log: by_path.get(recorded_logs.path(log)) for log in logs}
+        states = {
+            log: recorded_logs.recorded(file, self.account.capture, log, parse) for log, file in files.items()
+        }
+        return Known(Each({log: state for log, state in states.items() if state is not None}))
+
     def _collected(
         self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]
     ) -> tuple[Each[Ref, Any], ...]:
@@ -248,7 +267,7 @@ class SnapshotReader:
 
 def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:
     """A list that failed: what came before it did is known, the rest is a hole."""
-    return Known(Each(each.entries, (*each.holes, gap))) if each.entries else gap
+    return Known(Each(each.entries, (*each.holes, gap))) if any(each.known()) else gap
 
 
 def _labels_of(item: Object) -> Mapping[str, str]:
