@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from gpuctl.cluster.decode import Collector
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+
+T = TypeVar("T")
 
 A_MOMENT = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
 
@@ -24,6 +26,7 @@ class MemoryReader:
     missing: Mapping[str, Unknown | Inapplicable] = field(default_factory=dict)  # by "<plural>[.<group>]"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answers: Mapping[Attempt, Answer] | None = None
+    written: Mapping[tuple[str, str], str | Unknown] | None = None  # logs, by pod and container
     now: datetime = A_MOMENT
 
     def clock(self) -> datetime:
@@ -55,6 +58,25 @@ class MemoryReader:
             return Unknown(Reason.NOT_ASKED, "no dry run was made")
         return Known(Each.of({each: self.answers[each] for each in attempts if each in self.answers}))
 
+    def logs(
+        self,
+        logs: Collection[Log],
+        parse: Callable[[str], T],
+        keep: Callable[[str], str],
+    ) -> State[Each[Log, T]]:
+        if self.written is None:
+            return Unknown(Reason.NOT_ASKED, "logs are read only with consent")
+        found = {each: self.written.get(_log_name(each)) for each in logs}
+        return Known(
+            Each(
+                {
+                    each: text if isinstance(text, Unknown) else Known(parse(text))
+                    for each, text in found.items()
+                    if text is not None
+                }
+            )
+        )
+
     def _some(self, view: type[View], items: Iterable[Mapping[str, Any]]) -> State[Each[Ref, Any]]:
         gap = self.missing.get(view.of.resource)
         return gap if gap is not None else Known(_collected(view.of, [view], items)[0])
@@ -62,6 +84,10 @@ class MemoryReader:
     def _of(self, kind: Kind) -> list[Mapping[str, Any]]:
         versions = {kind.api_version(version) for version in kind.versions}
         return [item for item in self.items if item["kind"] == kind.kind and item["apiVersion"] in versions]
+
+
+def _log_name(log: Log) -> tuple[str, str]:
+    return log.pod.name, f"{log.container} previous" if log.previous else log.container
 
 
 def _name(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -17,9 +17,10 @@ from gpuctl.cluster.connection import Connection, Reply
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.decode import Collector
 from gpuctl.cluster.discovery import Discovery, typed
+from gpuctl.cluster.logs import LogReader
 from gpuctl.cluster.pages import Expired, Listing
 from gpuctl.cluster.sink import NoSink, Sink
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
 
 T = TypeVar("T")
@@ -77,7 +78,10 @@ class LiveReader:
         *,
         sink: Sink | None = None,
         namespace: str | None = None,
+        logs: bool = True,
     ) -> None:
+        self._logs = logs
+        self.told: Callable[[str], None] = lambda _: None  # of how a long read goes on
         self._connection = connection
         self._deadline = Deadline.after(deadline)
         self._sink = sink or NoSink()
@@ -121,6 +125,16 @@ class LiveReader:
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
         kinds = ", ".join(sorted({str(each.kind) for each in attempts}))
         return Unknown(Reason.NOT_ASKED, "a creation is tried only with consent", f"dry run of {kinds}")
+
+    def logs(
+        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
+    ) -> State[Each[Log, T]]:
+        if not self._logs:
+            gap = Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
+            self._sink.missing_log(None, gap)
+            return gap
+        reader = LogReader(self._connection, self._deadline, self._sink, self.told)
+        return Known(reader.read(logs, parse, keep))
 
     def source(self) -> Source:
         """Which cluster this is. What cannot be read of that stays empty."""

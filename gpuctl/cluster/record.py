@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -20,13 +21,19 @@ import gpuctl
 from gpuctl.audit.report import Source
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
+from gpuctl.cluster.logs import LIMIT_BYTES
 from gpuctl.cluster.mask import masked, masked_text
-from gpuctl.facts.kinds import Kind, View
+from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
+from gpuctl.cluster.recorded_logs import path as log_path
+from gpuctl.facts.kinds import Kind, Log, View
 from gpuctl.facts.state import Reason, Unknown
 
 PLAIN_UP_TO: Final = 256 * 1024  # bytes of a page that stays readable without unpacking
 # Permissions and consent know no versions of an API; every other reason may differ from one to the next.
 _VERSIONLESS: Final = (Reason.FORBIDDEN, Reason.UNAUTHORIZED, Reason.NOT_ASKED)
+
+
+_LINE_TIME: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) ", re.MULTILINE)
 
 
 class CannotRecord(Exception):
@@ -96,6 +103,38 @@ class Recorder:
         """Notes what discovery said of an API group."""
         with self._lock:
             self._served[group] = tuple(versions)
+
+    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+        """Writes what may be kept of a log, masked, and how much of it was read."""
+        if self._failure:
+            return
+        text = masked_text(kept)
+        try:
+            file = self._folder / log_path(log)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            meta = {"readFrom": "start", "filtered": True, **_span(text)}
+            if truncated:
+                meta["truncatedAt"] = LIMIT_BYTES
+            file.with_suffix(".meta.yaml").write_text(_dumped(meta), encoding="utf-8")
+        except OSError as error:
+            self._failure = error
+
+    def missing_log(self, log: Log | None, gap: Unknown) -> None:
+        """Notes a log that could not be read, or that none was asked for."""
+        if gap.reason is Reason.INTERNAL:
+            return
+        message = masked_text(gap.message)
+        named = (
+            {"namespace": log.pod.namespace, "name": log.pod.name, "container": log.container} if log else {}
+        )
+        with self._lock:
+            self._missing[Missing(LOGS, gap.reason, message, **named)] = None
+
+    def logs_complete(self) -> None:
+        """Notes that a log which is neither here nor missing was never written."""
+        with self._lock:
+            self._complete.add(Scope(LOGS))
 
     def close(self, source: Source, captured_at: datetime | None = None) -> None:
         """Writes capture.yaml and moves the snapshot into place. Raises CannotRecord, and nothing is left."""
@@ -176,16 +215,26 @@ def _order(scope: Scope) -> tuple[str, str, str, str]:
     return scope.resource, scope.namespace, scope.name, scope.labels
 
 
-def _missing_order(gap: Missing) -> tuple[str, str, str, str, str]:
-    return gap.resource, gap.version, gap.namespace, gap.name, gap.reason
+def _missing_order(gap: Missing) -> tuple[str, ...]:
+    return gap.resource, gap.version, gap.namespace, gap.name, gap.container, gap.reason
 
 
 def _yaml(capture: Capture) -> str:
     """Times stay unquoted, as a person would write them."""
+    return _dumped(msgspec.to_builtins(capture))
+
+
+def _dumped(tree: Any) -> str:
     import yaml
 
-    tree = msgspec.to_builtins(capture)
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def _span(text: str) -> dict[str, str]:
+    """The first and the last time at the beginning of a log's lines."""
+    times = _LINE_TIME.findall(text)
+    return {"firstAt": times[0], "lastAt": times[-1]} if times else {}
 
 
 def _pack(folder: Path, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, View
+from gpuctl.facts.kinds import Kind, Log, View
 from gpuctl.facts.state import Unknown
 
 
@@ -35,6 +35,18 @@ class Sink(Protocol):
         """What discovery said of an API group."""
         ...
 
+    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+        """What may be kept of a log; `truncated` if it was not read to its end."""
+        ...
+
+    def missing_log(self, log: Log | None, gap: Unknown) -> None:
+        """A log was asked for and could not be read; None for all of them."""
+        ...
+
+    def logs_complete(self) -> None:
+        """Every log that was asked for was read or is missing: the others were never written."""
+        ...
+
 
 class NoSink:
     """Records nothing."""
@@ -53,4 +65,13 @@ class NoSink:
         pass
 
     def served(self, group: str, versions: Sequence[str]) -> None:
+        pass
+
+    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+        pass
+
+    def missing_log(self, log: Log | None, gap: Unknown) -> None:
+        pass
+
+    def logs_complete(self) -> None:
         pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, Rule, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, Rule, View
 from gpuctl.facts.state import Each, State
 
 T = TypeVar("T")
@@ -140,6 +140,31 @@ class DryRun(Read[Each[Attempt, Answer]]):
     @property
     def name(self) -> str:
         return f"dry run of {self.attempts.name}"
+
+
+@dataclass(frozen=True)
+class Logs(Read[Each[Log, T]]):
+    """What containers logged, from the beginning, in the shape that `parse` gives it. Needs consent.
+
+    `keep` reduces a log to the text that a record may hold: logs can contain what users wrote. A log that
+    does not exist, of a container that never ran, is absent from the result.
+    """
+
+    of: Fact[Collection[Log]]
+    parse: Callable[[str], T]
+    keep: Callable[[str], str]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.of,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({Rule("", "pods/log", "get", namespaced=True)})
+
+    @property
+    def name(self) -> str:
+        return self.of.name
 
 
 @dataclass(frozen=True)

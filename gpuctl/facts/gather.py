@@ -14,6 +14,7 @@ from gpuctl.facts.fact import (
     Derived,
     DryRun,
     Fact,
+    Logs,
     Maybe,
     Named,
     Objects,
@@ -161,6 +162,8 @@ class _Walk:
             return [self.reader.served(fact.group)]
         if isinstance(fact, DryRun):
             return [self.reader.dry_run(value(self.states[fact.attempts]))]
+        if isinstance(fact, Logs):
+            return [self.reader.logs(value(self.states[fact.of]), fact.parse, fact.keep)]
         raise TypeError(f"no reader for {type(fact).__name__}")
 
     def _derive(self, fact: Fact[Any]) -> State[Any]:

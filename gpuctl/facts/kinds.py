@@ -111,6 +111,20 @@ class View(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
+class Log:
+    """The log of one container: of its running process, or of the one before."""
+
+    pod: Ref
+    container: str
+    previous: bool = False
+
+    def __str__(self) -> str:
+        """`log of container vllm in Pod serving/llm-0`: the way messages name it."""
+        before = "previous log" if self.previous else "log"
+        return f"{before} of container {self.container} in {self.pod}"
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """An object whose creation is tried with dryRun=All. Equal for the same kind and namespace."""
 

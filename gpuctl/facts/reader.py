@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, State
+
+T = TypeVar("T")
 
 
 class Reader(Protocol):
@@ -43,4 +45,11 @@ class Reader(Protocol):
 
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
         """What the server answers to these creations; `not-asked` without the person's consent."""
+        ...
+
+    def logs(
+        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
+    ) -> State[Each[Log, T]]:
+        """The beginnings of these logs, parsed; what was never written is absent. `keep` is what of a log
+        a record may hold."""
         ...

@@ -15,7 +15,7 @@ from gpuctl.cluster.connection import Access, connect
 from gpuctl.cluster.live import LiveReader
 from gpuctl.facts.fact import Objects
 from gpuctl.facts.gather import gather
-from gpuctl.facts.kinds import Kind, Ref, View
+from gpuctl.facts.kinds import Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from tests.cluster_door import fake_api as does
 from tests.cluster_door.fake_api import Behaviour, FakeApi
@@ -56,6 +56,7 @@ class Recorded:
     whole: list[tuple[str, str, str, str]] = field(default_factory=list)
     gaps: list[tuple[str, Reason, str, str, str]] = field(default_factory=list)
     groups: dict[str, Sequence[str]] = field(default_factory=dict)
+    logs: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
     def items(
         self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
@@ -72,6 +73,15 @@ class Recorded:
 
     def served(self, group: str, versions: Sequence[str]) -> None:
         self.groups[group] = versions
+
+    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+        self.logs[str(log)] = (kept, truncated)
+
+    def missing_log(self, log: Log | None, gap: Unknown) -> None:
+        self.gaps.append(("pods/log", gap.reason, "", str(log), ""))
+
+    def logs_complete(self) -> None:
+        self.whole.append(("pods/log", "", "", ""))
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""The beginnings of containers' logs, read from a live cluster: many at once, each within its own time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from gpuctl.cluster import errors
+from gpuctl.cluster.connection import Connection, Reply
+from gpuctl.cluster.deadline import Deadline, in_background
+from gpuctl.cluster.sink import Sink
+from gpuctl.facts.kinds import Log
+from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
+
+T = TypeVar("T")
+
+LIMIT_BYTES: Final = 1 << 20  # from the beginning: what matters of an engine is said when it starts
+SECONDS: Final = 15.0  # for one log: a kubelet that hangs costs no more
+AT_ONCE: Final = 12
+
+# What the API server says of a container that never wrote one, or never ran before.
+_NEVER_WRITTEN: Final = (
+    "is waiting to start",
+    "previous terminated container",
+    "is not available",
+    "PodInitializing",
+)
+_KUBELET_FAILED: Final = (b"unable to retrieve container logs", b"failed to try resolving symlinks")
+_OK, _BAD_REQUEST, _NOT_FOUND = 200, 400, 404
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Reads logs through a connection, all of it over by the deadline."""
+
+    connection: Connection
+    deadline: Deadline
+    sink: Sink
+    told: Callable[[str], None] = lambda _: None
+
+    def read(
+        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
+    ) -> Each[Log, T]:
+        """Every log there is, parsed as it arrives: no more than a few texts are held at once."""
+        entries = {log: state for log, state in self._states(logs, parse, keep) if state is not None}
+        self.sink.logs_complete()
+        return Each(entries)
+
+    def _states(
+        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
+    ) -> Iterator[tuple[Log, State[T] | None]]:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gpuctl-log") as pool:
+            states = pool.map(lambda log: self._one(log, parse, keep), logs)
+            for number, (log, state) in enumerate(zip(logs, states, strict=True), start=1):
+                self.told(f"{number} of {len(logs)} logs")
+                yield log, state
+
+    def _one(self, log: Log, parse: Callable[[str], T], keep: Callable[[str], str]) -> State[T] | None:
+        """None if the container never wrote this log. A mistake in `parse` costs this log alone."""
+        try:
+            text = self._text(log)
+            if text is None:
+                return None
+            self.sink.log(log, keep(text), truncated=len(text.encode()) >= LIMIT_BYTES)
+            return Known(parse(text))
+        except NotKnown as gap:
+            if isinstance(gap.state, Unknown):
+                self.sink.missing_log(log, gap.state)
+            return gap.state
+        except Exception as error:  # noqa: BLE001 - the border around one entry: a bug here must not cost the others
+            return Unknown(Reason.INTERNAL, f"{type(error).__name__}: {error}", str(log))
+
+    def _text(self, log: Log) -> str | None:
+        reply = self._reply(log)
+        if reply.status == _NOT_FOUND and errors.is_absent(reply.body):
+            return None
+        if reply.status == _BAD_REQUEST and any(words.encode() in reply.body for words in _NEVER_WRITTEN):
+            return None
+        if reply.status != _OK:
+            raise NotKnown(errors.of_status(reply.status, reply.body, str(log)))
+        if reply.body.startswith(_KUBELET_FAILED):
+            message = errors.one_line(reply.body[: errors.LONGEST].decode(errors="replace"))
+            raise NotKnown(Unknown(Reason.SERVER_ERROR, message, str(log)))
+        return reply.body.decode(errors="replace")
+
+    def _reply(self, log: Log) -> Reply:
+        limit = self.deadline.sooner(SECONDS)
+        what = str(log)
+        request = in_background(lambda: self.connection.get(_path(log), what, limit))
+        return limit.result(what, request)
+
+
+def _path(log: Log) -> str:
+    query = {"container": log.container, "limitBytes": LIMIT_BYTES, "timestamps": "true"}
+    if log.previous:
+        query["previous"] = "true"
+    namespace, pod = quote(log.pod.namespace, safe=""), quote(log.pod.name, safe="")
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}/log?{urlencode(query)}"
