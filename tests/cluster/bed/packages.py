@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ EVIDENCE = {  # a file of each package, the cheapest way to see that it is there
     "busybox-static": str(BUSYBOX),
     "iproute2": "/usr/bin/ip",
 }
+PROMETHEUS = {"prometheus": "/usr/bin/prometheus"}  # only for those who ask for it
 SERVICES_STAY_DOWN = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages before they start a service
 
 
@@ -35,13 +36,13 @@ def check() -> None:
         raise Missing(f"not installed: {', '.join(absent())}")
 
 
-def absent() -> list[str]:
-    return [package for package, file in EVIDENCE.items() if not Path(file).exists()]
+def absent(wanted: Mapping[str, str] = EVIDENCE) -> list[str]:
+    return [package for package, file in wanted.items() if not Path(file).exists()]
 
 
-def ensure() -> None:
+def ensure(wanted: Mapping[str, str] = EVIDENCE) -> None:
     """Install what is absent, without starting any service."""
-    if not (packages := absent()):
+    if not (packages := absent(wanted)):
         return
     say(f"installing {', '.join(packages)} (once)")
     with _services_stay_down():

@@ -384,7 +384,7 @@ def _driver() -> dict[str, Any]:
         },
         "spec": {
             "hostPID": True,
-            "nodeSelector": {f"{PREFIX}/gpu.deploy.driver": "true"},
+            "nodeSelector": {f"{PREFIX}/gpu.deploy.driver": "true", MADE_FOR: ""},
             "tolerations": [{"operator": "Exists"}],
             "containers": [container],
         },
