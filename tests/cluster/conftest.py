@@ -2,15 +2,18 @@
 
 import os
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from .bed import Bed, lifecycle, packages
 from .bed.kueue import Kueue
+from .bed.users import Rule
 
 LONGEST = 300  # seconds for one test, bringing the bed up included
+NONE: Mapping[str, Iterable[Rule]] = MappingProxyType({})
 LOGS = pytest.StashKey[Path]()
 
 
@@ -43,9 +46,9 @@ def user(bed: Bed) -> Iterator[Callable[..., Path]]:
     """`user(name, rules, namespaced)`: as bed.user, with rights that end with the test."""
     names: list[str] = []
 
-    def add(name: str, *arguments: object, **options: object) -> Path:
+    def add(name: str, rules: Iterable[Rule] = (), namespaced: Mapping[str, Iterable[Rule]] = NONE) -> Path:
         names.append(name)
-        return bed.user(name, *arguments, **options)  # type: ignore[arg-type]
+        return bed.user(name, rules, namespaced)
 
     yield add
     for name in names:

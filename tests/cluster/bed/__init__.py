@@ -1,6 +1,5 @@
 """The test bed: a real control plane, a real node and a real Kueue, in namespaces of this machine."""
 
 from .bed import Bed
-from .lifecycle import running, temporary
 
-__all__ = ["Bed", "running", "temporary"]
+__all__ = ["Bed"]

@@ -1,9 +1,11 @@
 """python -m tests.cluster.bed up|down|build: what `make cluster` and `make cluster-down` do."""
 
 import sys
+from subprocess import CalledProcessError
 
 from . import build, lifecycle, packages
 from .progress import say
+from .wait import TooLong
 
 USAGE = "usage: python -m tests.cluster.bed up|down|build"
 
@@ -29,7 +31,7 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except (packages.Missing, RuntimeError) as error:
+    except (RuntimeError, TooLong, CalledProcessError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit(130)

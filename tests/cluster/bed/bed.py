@@ -1,14 +1,12 @@
 """A bed: a whole cluster on this machine, and what tests do with it."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from . import build, images, kubeconfig, node, packages
+from . import node
 from .audit import AuditLog
 from .control_plane import ControlPlane, Trust
 from .kubectl import Kubectl
@@ -16,12 +14,8 @@ from .kueue import Kueue
 from .kwok import Kwok
 from .machine import Machine
 from .network import Link
-from .node import Node
-from .progress import say
 from .users import Rule, Users
 from .wait import wait
-
-STANDINS = Path(__file__).parent.parent / "standins"
 
 
 @dataclass(frozen=True)
@@ -101,54 +95,10 @@ class Bed:
 
     def healthy(self) -> bool:
         """Whether a test can begin here."""
-        return (
-            self.machine.alive and self.control_plane.ready() and self._node_ready() and self.kueue.healthy()
-        )
+        signs = (self.control_plane.ready, self.node_ready, self.kueue.healthy)
+        return self.machine.alive and all(sign() for sign in signs)
 
-    def start(self, dies_with_starter: bool) -> None:
-        """Bring everything up in the empty folder; what doesn't need each other starts side by side."""
-        packages.ensure()
-        build.ensure()
-        say(f"starting a cluster in {self.folder}")
-        self._install_standins()
-        self.machine.boot(node.NAME, dies_with_starter)
-        self.control_plane.link.connect(self.machine)
-        trust = Trust.make(self.control_plane.trust.folder)
-        kubeconfig.write(self.kubeconfig, self.server, trust.cluster.files.certificate, trust.admin)
-        with ThreadPoolExecutor() as together:
-            parts = (self.control_plane.start, self._start_runtime, self._render_kueue)
-            for part in [together.submit(part) for part in parts]:
-                part.result()
-        say("the API server is ready")
-        self._start_cluster()
-
-    def _start_runtime(self) -> None:
-        runtime = Node(self.machine, self.control_plane)
-        runtime.start_containerd()
-        runtime.load(images.images(build.KUEUE.binary()))
-
-    def _render_kueue(self) -> None:
-        self.kueue.folder.mkdir()
-        self.kueue.render()
-
-    def _start_cluster(self) -> None:
-        Node(self.machine, self.control_plane).start_kubelet()
-        self.kueue.apply()
-        self.kwok.start()
-        wait(self._node_ready, 60, "a Ready node")
-        say("the node is Ready")
-        self.kueue.wait_healthy()
-        say("Kueue is healthy")
-
-    def _install_standins(self) -> None:
-        """Every script among the stand-ins, under the name of the command it stands in for."""
-        self.machine.standins.mkdir(parents=True)
-        for script in STANDINS.glob("*.py"):
-            if script.read_text().startswith("#!"):
-                command = self.machine.standins / script.stem.replace("_", "-")
-                shutil.copyfile(script, command)
-                command.chmod(0o755)
-
-    def _node_ready(self) -> bool:
+    def node_ready(self) -> bool:
+        """Whether the kubelet says so."""
         condition = r'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
         return self.kubectl("get", "node", node.NAME, "--ignore-not-found", "-o", condition) == "True"

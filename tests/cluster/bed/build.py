@@ -7,6 +7,7 @@ two checkouts with different versions share one cache without getting in each ot
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from pathlib import Path
 from .progress import say
 
 MODULES = Path(__file__).parent.parent / "components"
-KUBERNETES = "v1.36.3"
 NICENESS = 10  # of the compiler: whoever works on the machine goes first
 
 
@@ -53,9 +53,14 @@ class Component:
 
 
 def _kubernetes_version() -> Iterator[tuple[str, str]]:
-    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+    """The variables that a release build of Kubernetes sets."""
+    pinned = re.search(
+        r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (MODULES / "kubernetes/go.mod").read_text()
+    )
+    assert pinned
+    version, major, minor = pinned.groups()
     values = {
-        "gitVersion": KUBERNETES,
+        "gitVersion": version,
         "gitMajor": major,
         "gitMinor": minor,
         "gitCommit": "0" * 40,
@@ -84,7 +89,7 @@ ALL = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBELET, KUEUE, KWOK)
 def cache_folder() -> Path:
     """$GPUCTL_BED_CACHE, or gpuctl-bed in the user's cache folder."""
     if chosen := os.environ.get("GPUCTL_BED_CACHE"):
-        return Path(chosen)
+        return Path(chosen).resolve()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuctl-bed"
 
 

@@ -39,7 +39,8 @@ class Claim:
 
     def remove(self) -> None:
         """Take the bed down, whatever there is of it."""
-        down.remove(self.folder)
+        with _registry():  # else another's sweep would take the half removed folder for abandoned
+            down.remove(self.folder)
         self.lock.close()
 
 
@@ -53,20 +54,25 @@ def claim() -> Claim:
         return Claim(folder, _locked(folder))
 
 
+@contextmanager
+def bringing_up() -> Iterator[None]:
+    """One kept bed is brought up at a time; who comes second finds it up."""
+    with _one_at_a_time("bringing-up"):
+        yield
+
+
 def kept() -> Path | None:
     """The folder of this checkout's kept bed, if there is one that is alive."""
     with _registry():
-        return next(
-            (folder for folder in _folders() if _kept_for(folder) == str(CHECKOUT) and Machine(folder).alive),
-            None,
-        )
+        return next((folder for folder in _folders() if _ours(folder) and Machine(folder).alive), None)
 
 
 def remove_kept() -> None:
     """Take this checkout's kept beds down, and what dead ones have left."""
     with _registry():
         for folder in _folders():
-            if _kept_for(folder) == str(CHECKOUT):
+            if _ours(folder):
+                say(f"taking the cluster in {folder} down")
                 down.remove(folder)
         _sweep()
 
@@ -86,6 +92,10 @@ def _abandoned(folder: Path) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _ours(folder: Path) -> bool:
+    return _kept_for(folder) == str(CHECKOUT)
 
 
 def _kept_for(folder: Path) -> str | None:
@@ -109,7 +119,13 @@ def _locked(folder: Path) -> IO[str]:
 
 @contextmanager
 def _registry() -> Iterator[None]:
+    with _one_at_a_time("registry"):
+        yield
+
+
+@contextmanager
+def _one_at_a_time(what: str) -> Iterator[None]:
     ROOT.mkdir(parents=True, exist_ok=True)
-    with (ROOT / ".lock").open("w") as lock:
+    with (ROOT / f".{what}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

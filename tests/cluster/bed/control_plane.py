@@ -94,6 +94,10 @@ class ControlPlane:
         pair = self.trust.cluster.client(self.trust.folder, user, groups, file=file.stem)
         return kubeconfig.write(file, self.server, self.trust.cluster.files.certificate, pair)
 
+    def identity(self, file: str, user: str, groups: tuple[str, ...] = ()) -> Path:
+        """A kubeconfig for a component, kept with its certificate."""
+        return self.kubeconfig(self.trust.folder / f"{file}.kubeconfig", user, groups)
+
     def _start_etcd(self) -> Process:
         flags = {
             "data-dir": self.machine.folder / "etcd",
@@ -164,7 +168,7 @@ class ControlPlane:
         }
 
     def _start_controller(self, name: str, component: build.Component, flags: dict[str, object]) -> Process:
-        identity = self.kubeconfig(self.trust.folder / f"{name}.kubeconfig", f"system:{name}")
+        identity = self.identity(name, f"system:{name}")
         common = {
             "kubeconfig": identity,
             "authentication-kubeconfig": identity,

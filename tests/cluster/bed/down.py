@@ -17,4 +17,5 @@ def remove(folder: Path) -> None:
     link.remove()
     wait(lambda: not link.exists, 30, f"the end of the link {link.name}", every=0.02)
     cgroups.remove(link.name)
-    shutil.rmtree(folder)
+    if folder.exists():
+        shutil.rmtree(folder)

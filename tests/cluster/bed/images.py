@@ -14,6 +14,7 @@ from .packages import BUSYBOX as BUSYBOX_BINARY
 BUSYBOX = "localhost/busybox:1"
 PAUSE = "localhost/pause:1"
 KUEUE = "localhost/kueue:bed"
+NOT_ROOT = "65532:65532"  # Kueue's manifests insist on a number other than root's
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -73,9 +74,7 @@ def images(kueue: Path) -> tuple[Image, ...]:
     return (
         Image(BUSYBOX, shell, _applets(), command=["sh"]),
         Image(PAUSE, shell, entrypoint=["/bin/busybox", "sleep", "2147483647"]),
-        Image(
-            KUEUE, {"manager": kueue}, entrypoint=["/manager"], user="65532:65532"
-        ),  # Kueue runs as non-root
+        Image(KUEUE, {"manager": kueue}, entrypoint=["/manager"], user=NOT_ROOT),
     )
 
 

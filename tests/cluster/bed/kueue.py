@@ -17,9 +17,11 @@ from .wait import TooLong, wait
 MODULE = "sigs.k8s.io/kueue"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 CONVERSION = "/spec/conversion/webhook"
+KUEUES = "app.kubernetes.io/name=kueue"
+MANAGER = "control-plane=controller-manager"
 READING = ("get", "list", "watch")
 CARRIERS_OF_BUNDLES = {"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
-SLOW_TO_HEAL = 20  # seconds, after which the manager is started anew
+SLOW_TO_HEAL = 30  # seconds, after which the manager is started anew
 
 _CONTAINER = "/spec/template/spec/containers/0"
 _DEPLOYMENT_PATCH = [
@@ -63,6 +65,7 @@ class Kueue:
 
     def render(self) -> None:
         """Kueue's own manifests, with the image that the bed has built; it needs no cluster."""
+        self.folder.mkdir()
         source = build.source("kueue", MODULE) / "config"
         shutil.copytree(source, self.folder / "config", copy_function=shutil.copyfile)
         for copied in (self.folder, *self.folder.rglob("*")):
@@ -83,12 +86,8 @@ class Kueue:
             self.restart()
             self.wait_healthy()
 
-    def wait_healthy(self, timeout: float = 90) -> None:
-        wait(
-            self.healthy,
-            timeout,
-            "a healthy Kueue: available, every caBundle its own, webhooks and conversion answering",
-        )
+    def wait_healthy(self, timeout: float = 180) -> None:
+        wait(self.healthy, timeout, "a healthy Kueue: available, its caBundles its own, webhooks answering")
 
     def healthy(self) -> bool:
         """Available, every caBundle is its Secret's, and the API services and webhooks answer."""
@@ -119,73 +118,59 @@ class Kueue:
 
     def scale(self, replicas: int) -> None:
         """Change the number of managers, and wait until there are that many pods."""
-        self.kubectl("-n", self.namespace, "scale", "deployment", self.deployment, f"--replicas={replicas}")
+        self._in_namespace("scale", "deployment", self.deployment, f"--replicas={replicas}")
         wait(lambda: len(self.pods()) == replicas, 60, f"{replicas} pods of Kueue's manager")
 
     def restart(self) -> None:
         """Replace the manager's pods at once."""
-        self.kubectl(
-            "-n", self.namespace, "delete", "pods", "-l", "control-plane=controller-manager", "--now"
-        )
+        self._in_namespace("delete", "pods", "-l", MANAGER, "--now")
 
     def pods(self) -> list[str]:
         """The names of the manager's pods, those on their way out included."""
-        names = self.kubectl(
-            "-n", self.namespace, "get", "pods", "-l", "control-plane=controller-manager", "-o", "name"
-        )
+        names = self._in_namespace("get", "pods", "-l", MANAGER, "-o", "name")
         return [name.removeprefix("pod/") for name in names.split()]
 
     def _available(self) -> bool:
-        deployment = json.loads(
-            self.kubectl("-n", self.namespace, "get", "deployment", self.deployment, "-o", "json")
-        )
-        status = deployment.get("status", {})
-        return bool(
-            status.get("observedGeneration") == deployment["metadata"]["generation"]
-            and status.get("availableReplicas", 0)
-            == deployment["spec"]["replicas"]
-            == status.get("updatedReplicas", 0)
-            > 0
-            and status.get("replicas") == deployment["spec"]["replicas"]
-        )
+        deployment = json.loads(self._in_namespace("get", "deployment", self.deployment, "-o", "json"))
+        wanted, status = deployment["spec"]["replicas"], deployment.get("status", {})
+        counts = {status.get(count, 0) for count in ("replicas", "updatedReplicas", "availableReplicas")}
+        current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        return current and wanted > 0 and counts == {wanted}
 
     def _bundles_agree(self) -> bool:
-        encoded = self.kubectl(
-            "-n", self.namespace, "get", "secret", self.secret, "-o", r"jsonpath={.data.ca\.crt}"
-        )
+        encoded = self._in_namespace("get", "secret", self.secret, "-o", r"jsonpath={.data.ca\.crt}")
         return bool(encoded) and {bundle.value for bundle in self.bundles()} == {base64.b64decode(encoded)}
 
     def _api_services_answer(self) -> bool:
         condition = r'jsonpath={.items[*].status.conditions[?(@.type=="Available")].status}'
-        answers = self.kubectl(
-            "get", "apiservices", "-l", "app.kubernetes.io/name=kueue", "-o", condition
-        ).split()
-        return bool(answers) and {*answers} == {"True"}
+        answers = self.kubectl("get", "apiservices", "-l", KUEUES, "-o", condition)
+        return {*answers.split()} == {"True"}
 
     def _webhooks_answer(self) -> bool:
-        flavor = {
-            "apiVersion": "kueue.x-k8s.io/v1beta1",
-            "kind": "ResourceFlavor",
-            "metadata": {"name": "dry-run"},
-        }
+        about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor"}  # not as it is stored
+        flavor = {**about, "metadata": {"name": "dry-run"}}
         self.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(flavor))
         return True
 
     def _admission_bundles(self) -> Iterator[Bundle]:
         for resource in CONFIGURATIONS:
-            listed = json.loads(
-                self.kubectl("get", resource, "-l", "app.kubernetes.io/name=kueue", "-o", "json")
-            )
-            for configuration in listed["items"]:
+            for configuration in self._own(resource):
                 name = configuration["metadata"]["name"]
                 for index, webhook in enumerate(configuration.get("webhooks", ())):
                     yield _bundle(resource, name, f"/webhooks/{index}", webhook)
 
     def _conversion_bundles(self) -> Iterator[Bundle]:
-        listed = json.loads(self.kubectl("get", "crds", "-l", "app.kubernetes.io/name=kueue", "-o", "json"))
-        for crd in listed["items"]:
+        for crd in self._own("crds"):
             if (conversion := crd["spec"].get("conversion", {})).get("strategy") == "Webhook":
                 yield _bundle("crds", crd["metadata"]["name"], CONVERSION, conversion["webhook"])
+
+    def _own(self, resource: str) -> list[dict[str, Any]]:
+        """Kueue's own objects of a cluster-wide kind."""
+        listed = json.loads(self.kubectl("get", resource, "-l", KUEUES, "-o", "json"))
+        return list(listed["items"])
+
+    def _in_namespace(self, *arguments: str) -> str:
+        return self.kubectl("-n", self.namespace, *arguments)
 
 
 def _bundle(resource: str, name: str, path: str, webhook: dict[str, Any]) -> Bundle:

@@ -16,7 +16,13 @@ from .network import SIMULATED_PODS
 MODULE = "sigs.k8s.io/kwok"
 FAKE = "kwok.x-k8s.io/node=fake"
 PORT = 10247
-STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+STAGES = (
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+)
 KINDS = {"Exec": "execs", "ClusterExec": "clusterexecs", "Logs": "logs", "ClusterLogs": "clusterlogs"}
 
 
@@ -34,24 +40,16 @@ class Kwok:
         crds = [f"{source}/crd/bases/kwok.x-k8s.io_{plural}.yaml" for plural in KINDS.values()]
         self.kubectl("apply", "--server-side", *(f"--filename={crd}" for crd in crds))
         self.kubectl("wait", "--for=condition=Established", *(f"--filename={crd}" for crd in crds))
-        stages = [
-            stage
-            for folder in STAGES
-            for stage in sorted((source / "stage" / folder).glob("*.yaml"))
-            if stage.name != "kustomization.yaml"
-        ]
+        stages = [source / "stage" / stage for stage in STAGES]
         command = (str(build.KWOK.binary()), *(f"--config={stage}" for stage in stages), *self._flags())
-        return self.machine.start(
-            "kwok", command, {"PATH": f"{self.machine.standins}:/usr/local/bin:/usr/bin:/bin"}
-        )
+        path = f"{self.machine.standins}:/usr/local/bin:/usr/bin:/bin"
+        return self.machine.start("kwok", command, {"PATH": path})
 
     def _flags(self) -> list[str]:
         trust, address = self.control_plane.trust, self.control_plane.link.inside
         serving = trust.cluster.server(trust.folder, "kwok", (address,))
         flags = {
-            "kubeconfig": self.control_plane.kubeconfig(
-                trust.folder / "kwok-client.kubeconfig", "kwok", ADMINS
-            ),
+            "kubeconfig": self.control_plane.identity("kwok-client", "kwok", ADMINS),
             "manage-all-nodes": "false",
             "manage-nodes-with-annotation-selector": FAKE,
             "node-lease-duration-seconds": 40,

@@ -2,13 +2,18 @@
 
 import atexit
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import claim, packages
 from .bed import Bed
 from .progress import say
+from .start import start
+from .wait import TooLong, wait
+
+PATIENCE = 20  # seconds in which a kept bed may become healthy, before a new one takes its place
 
 
 @contextmanager
@@ -19,40 +24,54 @@ def temporary(logs: Path) -> Iterator[Bed]:
     atexit.register(claimed.remove)
     bed = Bed(claimed.folder)
     try:
-        bed.start(dies_with_starter=True)
+        start(bed, dies_with_starter=True)
         yield bed
     finally:
-        shutil.copytree(bed.logs, logs, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        _save(bed.logs, logs)
         claimed.remove()
         atexit.unregister(claimed.remove)
-
-
-def running() -> Bed | None:
-    """This checkout's kept bed, if it is up and healthy."""
-    folder = claim.kept()
-    if folder and (bed := Bed(folder)).healthy():
-        return bed
-    return None
 
 
 def up() -> Bed:
     """This checkout's kept bed, brought up unless it is up already."""
     packages.check()
-    if bed := running():
-        return bed
+    with claim.bringing_up():
+        return _running() or _kept()
+
+
+def down() -> None:
+    """Remove this checkout's kept bed, and whatever dead beds have left."""
+    claim.remove_kept()
+
+
+def _running() -> Bed | None:
+    if not (folder := claim.kept()):
+        return None
+    bed = Bed(folder)
+    try:
+        wait(bed.healthy, PATIENCE, "a healthy cluster")
+    except TooLong:
+        say(f"the cluster in {folder} is not healthy: it makes room for a new one")
+        return None
+    return bed
+
+
+def _kept() -> Bed:
     claim.remove_kept()
     claimed = claim.claim()
+    bed = Bed(claimed.folder)
     try:
-        bed = Bed(claimed.folder)
-        bed.start(dies_with_starter=False)
+        start(bed, dies_with_starter=False)
     except BaseException:
-        say("taking down what was started")
+        logs = tempfile.mkdtemp(prefix="gpuctl-bed-logs-")
+        _save(bed.logs, Path(logs))
+        say(f"taking down what was started; the components' logs are in {logs}")
         claimed.remove()
         raise
     claimed.keep()
     return bed
 
 
-def down() -> None:
-    """Remove this checkout's kept bed, and whatever dead beds have left."""
-    claim.remove_kept()
+def _save(logs: Path, to: Path) -> None:
+    with suppress(OSError):  # a log that is rotated meanwhile is no reason to fail
+        shutil.copytree(logs, to, dirs_exist_ok=True, ignore_dangling_symlinks=True)

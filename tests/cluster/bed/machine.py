@@ -18,9 +18,7 @@ from .wait import wait
 INIT = Path(init.__file__)
 NAMESPACES = ("--pid", "--mount", "--net", "--uts", "--ipc")
 DIES_WITH_ITS_STARTER = ("setpriv", "--pdeathsig", "KILL")
-_CHILDREN: dict[
-    int, subprocess.Popen[bytes]
-] = {}  # what this program has started, and has to collect when it ends
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # started by this program, to be collected by it
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,8 @@ class Machine:
         script = (sys.executable, "-I", str(INIT), host_name, str(self.folder))
         command = (*prefix, "unshare", "--fork", *kill_child, *NAMESPACES, *script)
         booted = self._spawn("init", command)
-        wait(
-            lambda: booted.require_alive() and (self.folder / init.READY).exists(), 20, "the machine's start"
-        )
+        ready = self.folder / init.READY
+        wait(lambda: booted.require_alive() and ready.exists(), 20, "the machine's start")
 
     def start(
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None

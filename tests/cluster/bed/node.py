@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
@@ -38,9 +37,7 @@ bin_dir = "{plugins}"
 conf_dir = "{folder}/cni"
 """
 
-NEVER = dict.fromkeys(
-    ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
-)
+SIGNALS = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
 
 
 @dataclass(frozen=True)
@@ -77,11 +74,7 @@ class Node:
         (self.machine.logs / "pods").symlink_to(self.machine.root / "var/log/pods")
         file = self.machine.folder / "kubelet.yaml"
         file.write_text(yaml.safe_dump(self._kubelet_configuration()))
-        identity = self.control_plane.kubeconfig(
-            self.control_plane.trust.folder / "kubelet-client.kubeconfig",
-            f"system:node:{NAME}",
-            ("system:nodes",),
-        )
+        identity = self.control_plane.identity("kubelet-client", f"system:node:{NAME}", ("system:nodes",))
         flags = {
             "config": file,
             "kubeconfig": identity,
@@ -111,7 +104,7 @@ class Node:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self.cgroup}",
             "enforceNodeAllocatable": ["none"],
-            "evictionHard": NEVER,  # the disk belongs to whoever runs the tests
+            "evictionHard": dict.fromkeys(SIGNALS, "0%"),  # never: the disk belongs to whoever runs the tests
             "imageGCHighThresholdPercent": 100,  # an image that is collected can't be pulled again
         }
 
@@ -124,7 +117,8 @@ class Node:
             "isGateway": True,
             "ipam": {"type": "host-local", "ranges": [[{"subnet": PODS}]], "routes": [{"dst": "0.0.0.0/0"}]},
         }
-        _write_json(folder / "pods.conflist", {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
+        network = {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}
+        (folder / "pods.conflist").write_text(json.dumps(network))
 
     def _containerd_answers(self) -> bool:
         try:
@@ -135,7 +129,3 @@ class Node:
 
     def _ctr(self, *arguments: str) -> None:
         self.machine.run("ctr", "--address", SOCKET, "--namespace", "k8s.io", *arguments)
-
-
-def _write_json(file: Path, content: object) -> None:
-    file.write_text(json.dumps(content))
