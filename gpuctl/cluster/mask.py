@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 MASKED: Final = "<masked>"
@@ -123,9 +124,9 @@ _SHAPES: Final = re.compile(
 _USER_INFO: Final = re.compile(r"(?<=://)[^\s/?#\"'<>]+(?=@)")
 _BEARER: Final = re.compile(r"(\bbearer\s+)(?!\$)(?=[\w.~+/-]*[\d._~+/-])[\w.~+/=-]{8,}", re.IGNORECASE)
 _SUSPECT: Final = re.compile(
-    r"://|bearer|hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox|nvapi-|A[KS]IA|eyJ|PRIVATE KEY|LS0tLS1CRUdJTi",
-    re.IGNORECASE,
+    r"://|[Bb]earer|BEARER|hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox|nvapi-|A[KS]IA|eyJ|PRIVATE KEY|LS0tLS1CR"
 )
+_SHORTEST: Final = len("://a:b@c")  # characters of a text that can hold a secret by its looks
 
 # What is secret by the name before it, in text that a shell or a person reads.
 _HEADER: Final = re.compile(
@@ -169,7 +170,7 @@ def masked(item: Mapping[str, Any], keys: Collection[str] = ()) -> dict[str, Any
 
 def masked_text(text: str) -> str:
     """Text of a file, a message or a command line without the secrets that can be told by their looks."""
-    if not _SUSPECT.search(text):
+    if len(text) < _SHORTEST or not _SUSPECT.search(text):
         return text
     text = _SHAPES.sub(MASKED, text)
     text = _USER_INFO.sub(MASKED, text)
@@ -232,8 +233,18 @@ def _references(container: Mapping[str, Any]) -> Iterator[str]:
             yield from _REFERENCE.findall(word)
 
 
+@lru_cache(maxsize=4096)  # the same few keys come with every object
+def _names_a_secret(key: str) -> bool:
+    return _SECRET_FIELD.search(key) is not None
+
+
+@lru_cache(maxsize=4096)
+def _names_an_environment(key: str) -> bool:
+    return _ENV_FIELD.search(key) is not None
+
+
 def _field(key: str, part: Any, references: Collection[str]) -> Any:
-    if _ENV_FIELD.search(key) and isinstance(part, list):
+    if _names_an_environment(key) and isinstance(part, list):
         return [_variable(each, references) for each in part]
     if _ENV_FIELD.fullmatch(key) and isinstance(part, Mapping):
         return {name: _environment_value(name, value, references) for name, value in part.items()}
@@ -244,7 +255,7 @@ def _field(key: str, part: Any, references: Collection[str]) -> Any:
     if key == "managedFields":
         return part  # names of fields, and nothing of their values
     if isinstance(part, str):
-        return MASKED if part and _SECRET_FIELD.search(key) else masked_text(part)
+        return MASKED if part and _names_a_secret(key) else masked_text(part)
     return _tree(part)
 
 
@@ -286,7 +297,7 @@ def _environment_value(name: object, value: object, references: Collection[str])
 
 def _annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: MASKED if _SECRET_FIELD.search(name) else _annotation(value)
+        name: MASKED if _names_a_secret(name) else _annotation(value)
         for name, value in annotations.items()
         if not name.endswith(_LAST_APPLIED)
     }
