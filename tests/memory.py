@@ -11,6 +11,7 @@ import msgspec
 
 from gpuctl.cluster.decode import Collector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.nodes import Output, Target, parsed
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 
 T = TypeVar("T")
@@ -27,6 +28,9 @@ class MemoryReader:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answers: Mapping[Attempt, Answer] | None = None
     written: Mapping[tuple[str, str], str | Unknown] | None = None  # logs, by pod and container
+    told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # by node and command
+    later_told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # the same, ten seconds later
+    later_items: Sequence[Mapping[str, Any]] | None = None
     now: datetime = A_MOMENT
 
     def clock(self) -> datetime:
@@ -76,6 +80,29 @@ class MemoryReader:
                 }
             )
         )
+
+    def commands(
+        self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
+    ) -> Sequence[State[Each[str, Any]]]:
+        if self.told is None:
+            return [Unknown(Reason.NOT_ASKED, "nodes are looked into only with consent")] * len(wanted)
+        return [
+            Known(Each({each.node: self._told(command, parse, each) for each in targets}))
+            for command, parse in wanted
+        ]
+
+    def later(self, seconds: float) -> State[None]:
+        if self.later_told is None and self.later_items is None:
+            return Inapplicable("a record holds one read")
+        self.told = self.told if self.later_told is None else self.later_told
+        self.items = self.items if self.later_items is None else self.later_items
+        return Known(None)
+
+    def _told(self, command: str, parse: Callable[[Output], Any], target: Target) -> State[Any]:
+        found = (self.told or {}).get((target.node, command))
+        if found is None or isinstance(found, Unknown):
+            return found or Unknown(Reason.NOT_ASKED, target.why_not or "not looked into", target.node)
+        return parsed(parse, Output(found) if isinstance(found, str) else found, target.node)
 
     def _some(self, view: type[View], items: Iterable[Mapping[str, Any]]) -> State[Each[Ref, Any]]:
         gap = self.missing.get(view.of.resource)

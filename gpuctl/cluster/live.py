@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from gpuctl.cluster.logs import LogReader
 from gpuctl.cluster.pages import Expired, Listing
 from gpuctl.cluster.sink import NoSink, Sink
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
 
 T = TypeVar("T")
@@ -135,6 +137,18 @@ class LiveReader:
             return gap
         reader = LogReader(self._connection, self._deadline, self._sink, self.told)
         return Known(reader.read(logs, parse, keep))
+
+    def commands(
+        self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
+    ) -> Sequence[State[Each[str, Any]]]:
+        what = "nodes"
+        return [Unknown(Reason.NOT_ASKED, "nodes are not looked into", what)] * len(wanted)
+
+    def later(self, seconds: float) -> State[None]:
+        if seconds >= self._deadline.left:
+            return Unknown(Reason.TIMEOUT, f"no {seconds:g} s are left for a second read")
+        time.sleep(seconds)
+        return Known(None)
 
     def source(self) -> Source:
         """Which cluster this is. What cannot be read of that stays empty."""

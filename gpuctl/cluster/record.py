@@ -19,10 +19,12 @@ import msgspec
 
 import gpuctl
 from gpuctl.audit.report import Source
+from gpuctl.cluster import recorded_commands
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.logs import LIMIT_BYTES
 from gpuctl.cluster.mask import masked, masked_text
+from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path
 from gpuctl.facts.kinds import Kind, Log, View
@@ -135,6 +137,15 @@ class Recorder:
         """Notes that a log which is neither here nor missing was never written."""
         with self._lock:
             self._complete.add(Scope(LOGS))
+
+    def probed(self, probed: Probed) -> None:
+        """Writes what the commands printed on a node; a second look replaces the first."""
+        if self._failure:
+            return
+        try:
+            recorded_commands.write(self._folder, probed)
+        except OSError as error:
+            self._failure = error
 
     def close(self, source: Source, captured_at: datetime | None = None) -> None:
         """Writes capture.yaml and moves the snapshot into place. Raises CannotRecord, and nothing is left."""

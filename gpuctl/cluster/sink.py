@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.facts.kinds import Kind, Log, View
 from gpuctl.facts.state import Unknown
 
@@ -47,6 +48,10 @@ class Sink(Protocol):
         """Every log that was asked for was read or is missing: the others were never written."""
         ...
 
+    def probed(self, probed: Probed) -> None:
+        """A node was looked into, or was to be."""
+        ...
+
 
 class NoSink:
     """Records nothing."""
@@ -74,4 +79,7 @@ class NoSink:
         pass
 
     def logs_complete(self) -> None:
+        pass
+
+    def probed(self, probed: Probed) -> None:
         pass

@@ -17,7 +17,7 @@ import msgspec
 
 from gpuctl.audit.report import Source
 from gpuctl.cluster import capture as captures
-from gpuctl.cluster import recorded_logs
+from gpuctl.cluster import recorded_commands, recorded_logs
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
 from gpuctl.cluster.capture import Capture, Scope
@@ -27,6 +27,7 @@ from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, part
 from gpuctl.cluster.recorded_dry_runs import answered
 from gpuctl.cluster.selector import selector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 
 __all__ = ["BadSnapshot", "SnapshotReader", "open_snapshot"]
@@ -118,7 +119,8 @@ def _reader(
     notes += tuple(str(gap) for gap in contents.broken())
     dry_runs = tuple(file for file in inside if capture and file.path.startswith(f"{DRY_RUN}/"))
     logs = tuple(file for file in inside if file.path.startswith(f"{recorded_logs.FOLDER}/"))
-    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs)
+    nodes = recorded_commands.of(inside)
+    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes)
 
 
 def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
@@ -158,6 +160,9 @@ class SnapshotReader:
     account: Account
     dry_runs: tuple[File, ...] = field(default=(), repr=False)
     log_files: tuple[File, ...] = field(default=(), repr=False)
+    nodes: recorded_commands.RecordedNodes = field(
+        default_factory=recorded_commands.RecordedNodes, repr=False
+    )
 
     def clock(self) -> datetime:
         """When the snapshot was taken: nothing in it was read later."""
@@ -231,6 +236,16 @@ class SnapshotReader:
             log: recorded_logs.recorded(file, self.account.capture, log, parse) for log, file in files.items()
         }
         return Known(Each({log: state for log, state in states.items() if state is not None}))
+
+    def commands(
+        self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
+    ) -> Sequence[State[Each[str, Any]]]:
+        """What the commands printed when the snapshot was taken."""
+        return self.nodes.commands(wanted, targets)
+
+    def later(self, seconds: float) -> State[None]:  # noqa: ARG002 - of a record there is no later
+        """A snapshot holds one read of everything."""
+        return Inapplicable("a snapshot holds one read")
 
     def _collected(
         self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]

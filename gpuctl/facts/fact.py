@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, Rule, View
+from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
 
 T = TypeVar("T")
@@ -165,6 +166,50 @@ class Logs(Read[Each[Log, T]]):
     @property
     def name(self) -> str:
         return self.of.name
+
+
+@dataclass(frozen=True)
+class Command(Read[Each[str, T]]):
+    """What a command printed on nodes, by their names, in the shape that `parse` gives it. Needs consent.
+
+    `parse` may raise ValueError for a text that it can't read. All commands of one `on` are run in one call
+    for each node.
+    """
+
+    command: str
+    on: Fact[Collection[Target]]
+    parse: Callable[[Output], T]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.on,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({Rule("", "pods/exec", verb, namespaced=True) for verb in ("create", "get")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.command} on {self.on.name}"
+
+
+@dataclass(frozen=True)
+class Later(Read[Collection[T]]):
+    """A collection once more, so many seconds later: what is read by it is read a second time.
+
+    An empty one is not waited for. Of a record there is no later.
+    """
+
+    of: Fact[Collection[T]]
+    seconds: float
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.of,)
+
+    @property
+    def name(self) -> str:
+        return f"{self.of.name}, {self.seconds:g} s later"
 
 
 @dataclass(frozen=True)

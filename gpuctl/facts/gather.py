@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,9 +11,11 @@ from typing import Any, TypeVar, cast
 from gpuctl.facts.fact import (
     NOW,
     Argument,
+    Command,
     Derived,
     DryRun,
     Fact,
+    Later,
     Logs,
     Maybe,
     Named,
@@ -71,7 +73,7 @@ def gather(
     passed on.
     """
     facts = graph(wanted)
-    walk = _Walk(reader, {NOW: reader.now, **arguments}, watch, _shared_lists(facts))
+    walk = _Walk(reader, {NOW: reader.now, **arguments}, watch, _shared_reads(facts))
     pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="gpuctl-read")
     try:
         walk.run(facts, pool)
@@ -80,13 +82,15 @@ def gather(
     return walk.facts
 
 
-def _shared_lists(facts: Iterable[Fact[Any]]) -> dict[Fact[Any], tuple[Objects[Any], ...]]:
-    """The lists of one kind that share a request."""
-    lists = [fact for fact in facts if isinstance(fact, Objects)]
-    return {
-        fact: tuple(other for other in lists if (other.view.of, other.labels) == (fact.view.of, fact.labels))
-        for fact in lists
-    }
+def _shared_reads(facts: Iterable[Fact[Any]]) -> dict[Fact[Any], tuple[Read[Any], ...]]:
+    """The reads that share a request: lists of one kind, commands on the same nodes."""
+    shared: dict[Any, list[Read[Any]]] = {}
+    for fact in facts:
+        if isinstance(fact, Objects):
+            shared.setdefault((fact.view.of, fact.labels), []).append(fact)
+        elif isinstance(fact, Command):
+            shared.setdefault(fact.on, []).append(fact)
+    return {fact: tuple(group) for group in shared.values() for fact in group}
 
 
 @dataclass
@@ -94,7 +98,7 @@ class _Walk:
     reader: Reader
     arguments: Mapping[Argument[Any], Any]
     watch: Watch
-    shared: Mapping[Fact[Any], tuple[Objects[Any], ...]]
+    shared: Mapping[Fact[Any], tuple[Read[Any], ...]]
     states: dict[Fact[Any], State[Any]] = field(default_factory=dict)
     times: dict[Kind, datetime] = field(default_factory=dict)
     reading: dict[Future[Sequence[State[Any]]], tuple[Read[Any], ...]] = field(default_factory=dict)
@@ -164,7 +168,20 @@ class _Walk:
             return [self.reader.dry_run(value(self.states[fact.attempts]))]
         if isinstance(fact, Logs):
             return [self.reader.logs(value(self.states[fact.of]), fact.parse, fact.keep)]
+        if isinstance(fact, Command):
+            commands = [cast("Command[Any]", each) for each in group]
+            wanted = [(each.command, each.parse) for each in commands]
+            return self.reader.commands(wanted, value(self.states[fact.on]))
+        if isinstance(fact, Later):
+            return [self._later(fact)]
         raise TypeError(f"no reader for {type(fact).__name__}")
+
+    def _later(self, fact: Later[T]) -> State[Collection[T]]:
+        things = cast("Collection[T]", value(self.states[fact.of]))
+        if not things:
+            return Known(things)
+        waited = self.reader.later(fact.seconds)
+        return Known(things) if isinstance(waited, Known) else waited
 
     def _derive(self, fact: Fact[Any]) -> State[Any]:
         try:

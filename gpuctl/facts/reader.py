@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
 
 T = TypeVar("T")
@@ -52,4 +53,15 @@ class Reader(Protocol):
     ) -> State[Each[Log, T]]:
         """The beginnings of these logs, parsed; what was never written is absent. `keep` is what of a log
         a record may hold."""
+        ...
+
+    def commands(
+        self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
+    ) -> Sequence[State[Each[str, Any]]]:
+        """What each of the commands printed on each of the nodes, parsed, in the order of the commands.
+        A node that was not looked into is an unknown entry: `not-asked` without the person's consent."""
+        ...
+
+    def later(self, seconds: float) -> State[None]:
+        """Known when so many seconds have passed; inapplicable where reading again would tell nothing new."""
         ...

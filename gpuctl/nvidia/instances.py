@@ -1,0 +1,94 @@
+"""`nvidia-smi mig -lgi` and `-lci`: the GPU instances and compute instances of a node, with their places."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from gpuctl.facts.nodes import Output
+from gpuctl.nvidia.lines import Form, scan
+from gpuctl.nvidia.output import Said, Trouble, shortened
+from gpuctl.nvidia.profile import Profile, parse
+
+_NOTHING: Final = re.compile(
+    r"No MIG-enabled devices found|No (?:GPU|compute) instances found|No MIG devices found", re.IGNORECASE
+)
+_LGI: Final = Form.of(
+    r"\|\s+(\d+)\s+MIG[ ]+(\S+?)(\*?)[ ]+(\d+)\*?[ ]+(\d+)(\*?)[ ]+(\d+):(\d+)[ ]+\|[ \t]*", framed=True
+)
+_LCI: Final = Form.of(
+    r"\|[ ]+(\d+)[ ]+(\d+)[ ]+MIG[ ]+(\S+)[ ]+(\d+)\*?[ ]+(\d+)(?:[ ]+(\d+):(\d+))?[ ]+\|[ \t]*", framed=True
+)
+
+
+class GpuInstance(msgspec.Struct, frozen=True):
+    """A GPU instance. `start` and `size` are in memory slices; `remnant`: the driver marks it with `*`."""
+
+    gpu: int
+    profile: Profile
+    profile_id: int
+    id: int
+    start: int
+    size: int
+    remnant: bool = False
+
+
+class GpuInstances(msgspec.Struct, frozen=True):
+    """The answer to `-lgi`. `disabled`: MIG is off on every GPU."""
+
+    found: tuple[GpuInstance, ...] = ()
+    said: tuple[Said, ...] = ()
+
+
+class ComputeInstance(msgspec.Struct, frozen=True):
+    """A compute instance of a GPU instance."""
+
+    gpu: int
+    instance: int
+    profile: Profile
+    id: int
+
+
+class ComputeInstances(msgspec.Struct, frozen=True):
+    """The answer to `-lci`."""
+
+    found: tuple[ComputeInstance, ...] = ()
+    said: tuple[Said, ...] = ()
+
+
+def parse_gpu_instances(output: Output) -> GpuInstances:
+    """Reads the answer to `nvidia-smi mig -lgi`."""
+    scanned = scan(output, _LGI, _NOTHING)
+    found: list[GpuInstance] = []
+    said = list(scanned.said)
+    for row in scanned.rows:
+        gpu, name, mark, profile_id, number, second_mark, start, size, _ = row.groups()
+        profile = parse(name)
+        if profile is None:
+            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+        else:
+            remnant = bool(mark or second_mark)
+            found.append(
+                GpuInstance(int(gpu), profile, int(profile_id), int(number), int(start), int(size), remnant)
+            )
+    if len({(each.gpu, each.id) for each in found}) < len(found):
+        said.append(Said(Trouble.UNREADABLE, "GPU instances are listed twice"))
+    return GpuInstances(tuple(found), tuple(said))
+
+
+def parse_compute_instances(output: Output) -> ComputeInstances:
+    """Reads the answer to `nvidia-smi mig -lci`."""
+    scanned = scan(output, _LCI, _NOTHING)
+    found: list[ComputeInstance] = []
+    said = list(scanned.said)
+    for row in scanned.rows:
+        profile = parse(row[3])
+        if profile is None:
+            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+        else:
+            found.append(ComputeInstance(int(row[1]), int(row[2]), profile, int(row[5])))
+    if len({(each.gpu, each.instance, each.id) for each in found}) < len(found):
+        said.append(Said(Trouble.UNREADABLE, "compute instances are listed twice"))
+    return ComputeInstances(tuple(found), tuple(said))

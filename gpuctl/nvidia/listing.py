@@ -1,0 +1,78 @@
+"""`nvidia-smi -L`: the GPUs of a node, and the MIG devices on them.
+
+It names the compute instance: a GPU instance 1g.10gb+me appears as 1g.10gb, and a GPU without devices may
+have MIG off, or on and be empty.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from gpuctl.facts.nodes import Output
+from gpuctl.nvidia.lines import Form, scan
+from gpuctl.nvidia.output import Said, Trouble, shortened
+from gpuctl.nvidia.profile import Profile, parse
+
+_GPU: Final = r"GPU[ \t]+(\d+):[ \t]+(.+?)[ \t]+\(UUID:[ \t]*(GPU-[^)\s]+)\)[ \t]*"
+_DEVICE: Final = r"[ \t]+MIG[ \t]+(\S+)[ \t]+Device[ \t]+(\d+):[ \t]+\(UUID:[ \t]*(MIG-[^)\s]+)\)[ \t]*"
+_FORM: Final = Form.of(_GPU, _DEVICE, framed=False)
+_OLD_UUID: Final = re.compile(r"MIG-GPU-[^/]+/(\d+)/(\d+)")
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A MIG device: a compute instance as workloads see it. Old drivers tell its instances in the UUID."""
+
+    index: int
+    profile: Profile
+    uuid: str
+
+    @property
+    def instances(self) -> tuple[int, int] | None:
+        """The numbers of GPU instance and compute instance, where the UUID tells them."""
+        old = _OLD_UUID.fullmatch(self.uuid)
+        return (int(old[1]), int(old[2])) if old else None
+
+
+class ListedGpu(msgspec.Struct, frozen=True):
+    """A GPU and its MIG devices, in their order."""
+
+    index: int
+    name: str
+    uuid: str
+    devices: tuple[Device, ...] = ()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The answer. With something said beside it, it may not be the whole truth."""
+
+    gpus: tuple[ListedGpu, ...] = ()
+    said: tuple[Said, ...] = ()
+
+
+def parse_listing(output: Output) -> Listing:
+    """Reads the answer to `nvidia-smi -L`."""
+    scanned = scan(output, _FORM)
+    said = list(scanned.said)
+    gpus: list[tuple[int, str, str, list[Device]]] = []
+    for row in scanned.rows:
+        if row[1] is not None:
+            gpus.append((int(row[1]), row[2], row[3], []))
+            continue
+        profile = parse(row[4])
+        if profile is None or not gpus:
+            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+            continue
+        gpus[-1][3].append(Device(int(row[5]), profile, row[6]))
+    found = tuple(ListedGpu(index, name, uuid, tuple(devices)) for index, name, uuid, devices in gpus)
+    return Listing(found, (*said, *_disorder(found)))
+
+
+def _disorder(gpus: tuple[ListedGpu, ...]) -> list[Said]:
+    """Two answers written through each other can't be told apart, but be noticed."""
+    orders = [[gpu.index for gpu in gpus], *([each.index for each in gpu.devices] for gpu in gpus)]
+    if any(order != sorted(set(order)) for order in orders):
+        return [Said(Trouble.UNREADABLE, "GPUs or devices are listed twice or out of order")]
+    return []

@@ -1,0 +1,93 @@
+"""`nvidia-smi mig -lgip` and `-lgipp`: which profiles the GPUs of a node can have, and where they may lie."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from gpuctl.facts.nodes import Output
+from gpuctl.nvidia.lines import Form, scan
+from gpuctl.nvidia.output import Said, Trouble, shortened
+from gpuctl.nvidia.profile import Profile, parse
+
+_NOTHING: Final = re.compile(r"No MIG-(?:enabled|supported) devices found", re.IGNORECASE)
+_LGIP: Final = Form.of(
+    r"\|[ ]+(\d+)[ ]+MIG[ ]+(\S+)[ ]+(\d+)[ ]+(\d+)/(\d+)[ ]+([\d.]+)[ ]+\w+[ ]+(\d+)[ ]+\d+[ ]+\d+[ ]+\|[ \t]*",
+    r"(\|[ ]+\d+[ ]+\d+[ ]+\d+[ ]+\|)[ \t]*",
+    framed=True,
+)
+_LGIPP: Final = Form.of(
+    r"GPU[ ]+(\d+)[ ]+Profile ID[ ]+(\d+)[ ]+Placements?[ ]*:[ ]*\{([\d, ]*)\}:(\d+)[ \t]*", framed=False
+)
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A profile that a GPU can have: how many still fit and fit at most, and the memory of one in MiB."""
+
+    gpu: int
+    profile: Profile
+    profile_id: int
+    free: int
+    total: int
+    memory: float
+    multiprocessors: int
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """The answer to `-lgip`."""
+
+    found: tuple[Offer, ...] = ()
+    said: tuple[Said, ...] = ()
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where an instance of a profile may start, in memory slices, and how many it takes."""
+
+    gpu: int
+    profile_id: int
+    starts: tuple[int, ...]
+    size: int
+
+
+class Placements(msgspec.Struct, frozen=True):
+    """The answer to `-lgipp`."""
+
+    found: tuple[Placement, ...] = ()
+    said: tuple[Said, ...] = ()
+
+
+def parse_offers(output: Output) -> Offers:
+    """Reads the answer to `nvidia-smi mig -lgip`."""
+    scanned = scan(output, _LGIP, _NOTHING)
+    found: list[Offer] = []
+    said = list(scanned.said)
+    for row in scanned.rows:
+        if row[8] is not None:  # the second line of a row: engines
+            continue
+        profile, memory = parse(row[2]), _number(row[6])
+        if profile is None or memory is None:
+            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+        else:
+            numbers = (int(row[3]), int(row[4]), int(row[5]))
+            found.append(Offer(int(row[1]), profile, *numbers, memory * 1024, int(row[7])))
+    return Offers(tuple(found), tuple(said))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_placements(output: Output) -> Placements:
+    """Reads the answer to `nvidia-smi mig -lgipp`."""
+    scanned = scan(output, _LGIPP, _NOTHING)
+    found = tuple(
+        Placement(int(row[1]), int(row[2]), tuple(int(each) for each in row[3].split(",") if each.strip()),
+                  int(row[4]))
+        for row in scanned.rows
+    )  # fmt: skip
+    return Placements(found, scanned.said)
