@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("kubernetes", "cryptography", "urllib3", "yaml", "tabulate", "jsonschema")
+HEAVY = ("kubernetes", "cryptography", "urllib3", "yaml", "tabulate", "jsonschema", "junitparser")
 TWO_COMMANDS = """
 import typer
 app = typer.Typer()

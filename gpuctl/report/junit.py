@@ -6,11 +6,11 @@ of the file takes it for passed. Non-ASCII characters are references: the file r
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpuctl.audit.decisions import name
+from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from gpuctl.audit.outcome import counts
 from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem
@@ -30,16 +30,24 @@ def to_junit(report: AuditReport) -> str:
     file = JUnitXml("gpuctl")
     file.add_testsuite(_suite(report))
     file.update_statistics()
-    page = io.BytesIO()
-    file.write(page, pretty=True)
-    return page.getvalue().decode().encode("ascii", "xmlcharrefreplace").decode()
+    return _indented(file.tostring())
+
+
+def _indented(xml: bytes) -> str:
+    """The same for people: indented, and read back once, so that what is not well-formed never gets out."""
+    from xml.etree import ElementTree as ET
+
+    tree = ET.fromstring(xml)  # noqa: S314 - we have just written it
+    ET.indent(tree)
+    text: bytes = ET.tostring(tree, encoding="us-ascii", xml_declaration=False)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text.decode("ascii")}\n'
 
 
 def _suite(report: AuditReport) -> TestSuite:
     from junitparser import SystemOut, TestSuite
 
     suite = TestSuite("gpuctl check")
-    suite.timestamp = report.run.started_at.isoformat(timespec="seconds")
+    suite.timestamp = f"{report.run.started_at:%Y-%m-%dT%H:%M:%S}"
     for key, value in _properties(report):
         suite.add_property(key, value)
     suite.add_testcases([_case(check, assertion) for check, assertion in walk.assertions(report)])
@@ -109,7 +117,7 @@ def _failure(assertion: AssertionItem) -> FinalResult:
     """All findings, and below them what could not be judged. A case has but one result."""
     from junitparser import Failure
 
-    weighing = [finding for finding in assertion.findings if counts(finding)]
+    weighing = [each for each in assertion.findings if counts(each) and each.severity != Severity.INFO]
     codes = ", ".join(sorted({plain(finding.code) for finding in weighing}))
     text = _findings(assertion.findings)
     if assertion.unknown:

@@ -14,7 +14,7 @@ from gpuctl.report.plain import plain
 from gpuctl.report.summary import summary
 
 ROWS = 100  # of a table: GitHub takes no summary above a mebibyte
-_SPECIAL = re.compile(r"[\\`*_\[\]|~#@:!$^]|(?<=www)\.", re.IGNORECASE)
+_SPECIAL = re.compile(r"[\\`*_\[\]|~#@!$^]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _COUNTED = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_PROVEN, Verdict.NOT_APPLICABLE, Verdict.PASS)
 _PROBLEM = ("Severity", "Code", "Object", "What is wrong", "What to do")
 

@@ -85,7 +85,7 @@ def _rule(check: CheckItem, finding: FindingItem) -> Json:
 
 
 def _result(check: CheckItem, assertion: AssertionItem, finding: FindingItem) -> Json:
-    result = {
+    return {
         "ruleId": plain(finding.code),
         "level": _LEVELS[Severity(finding.severity)],
         "message": _message(finding.message),
@@ -97,18 +97,17 @@ def _result(check: CheckItem, assertion: AssertionItem, finding: FindingItem) ->
             "evidence": [words.evidence(item) for item in finding.evidence],
             "look": plain(finding.look),
             "remedy": plain(finding.remedy),
+            "known": finding.known,
         },
+        "suppressions": list(_suppressions(finding)),
     }
-    return result | _decision(finding)
 
 
-def _decision(finding: FindingItem) -> Json:
-    """What the team has decided about a finding: waived, or known from the baseline."""
-    decision: Json = {"baselineState": "unchanged"} if finding.known else {}
+def _suppressions(finding: FindingItem) -> Iterator[Json]:
+    """An empty list says that the finding counts."""
     if finding.waiver:
         waiver = words.waiver(finding.waiver)
-        decision["suppressions"] = [{"kind": "external", "status": "accepted", "justification": waiver}]
-    return decision
+        yield {"kind": "external", "status": "accepted", "justification": waiver}
 
 
 def _place(ref: ObjectRef) -> Json:
