@@ -13,7 +13,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +38,11 @@ MODELS = (
     "meta-llama/Llama-3.3-70B-Instruct",
     "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
 )
+COUNTED = (f"{REGISTRY}minions/", f"{REGISTRY}namespaces/")
+EVENTS = f"{REGISTRY}events/"  # controllers still write them after the end; they expire
+AT_ONCE = 100  # of the objects that nobody counts
 Object = dict[str, Any]
+Stored = tuple[str, Object]
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,22 @@ class Load:
     pods: int
     namespaces: int
 
-    def objects(self) -> Iterator[tuple[str, Object]]:
-        """All objects by their keys in etcd; what others refer to goes first."""
+    def places(self) -> Iterator[Stored]:
+        """Namespaces and nodes, by their keys in etcd."""
         for index in range(self.namespaces):
             yield f"namespaces/{namespace(index)}", _namespace(index)
         for index in range(self.nodes):
             yield f"minions/{node(index)}", _node(index)
-        yield from self.leases()
+
+    def workloads(self) -> Iterator[Stored]:
+        """Jobs and their pods."""
         for number in range(-(-self.pods // PODS_PER_JOB)):
             yield f"jobs/{self._home(number)}/{_job_name(number)}", _job(number, self._home(number))
         for index in range(self.pods):
             home = self._home(index // PODS_PER_JOB)
             yield f"pods/{home}/{pod(index)}", _pod(index, home, node(index % self.nodes))
 
-    def leases(self) -> Iterator[tuple[str, Object]]:
+    def leases(self) -> Iterator[Stored]:
         """The nodes' signs of life, as of now."""
         for index in range(self.nodes):
             yield f"leases/kube-node-lease/{node(index)}", _lease(index)
@@ -78,9 +84,11 @@ def loaded(bed: Bed, nodes: int = 2000, pods: int = 20_000, namespaces: int = 40
     etcd = Etcd(bed.control_plane.etcd)
     done = threading.Event()
     renewal = threading.Thread(target=_renew, args=(etcd, load, done), daemon=True)
+    renewal.start()
     try:
-        etcd.put((REGISTRY + key, value) for key, value in load.objects())
-        renewal.start()
+        _write(etcd, load.leases(), AT_ONCE)
+        _write(etcd, load.places())
+        _write(etcd, load.workloads(), AT_ONCE)
         bed.wait(
             lambda: _seen(bed, "pods") >= pods and _seen(bed, "nodes") >= nodes, 60, "the load's arrival"
         )
@@ -94,11 +102,9 @@ def loaded(bed: Bed, nodes: int = 2000, pods: int = 20_000, namespaces: int = 40
 def unload(bed: Bed) -> None:
     """Remove all of a load, and what controllers have added to it."""
     etcd = Etcd(bed.control_plane.etcd)
-    for kind in ("namespaces", "minions", "pods", "jobs"):
-        etcd.delete(f"{REGISTRY}{kind}/{MARK}")
-    while prefixes := {_prefix(key) for key in etcd.keys(REGISTRY) if f"/{MARK}" in key}:
-        for prefix in prefixes:
-            etcd.delete(prefix)
+    while keys := [key for key in etcd.keys(REGISTRY) if f"/{MARK}" in key and not key.startswith(EVENTS)]:
+        etcd.delete(key for key in keys if key.startswith(COUNTED))
+        etcd.delete((key for key in keys if not key.startswith(COUNTED)), AT_ONCE)
         time.sleep(0.5)
 
 
@@ -117,9 +123,13 @@ def pod(index: int) -> str:
     return f"{_job_name(index // PODS_PER_JOB)}-{index % PODS_PER_JOB}-{_suffix(index)}"
 
 
+def _write(etcd: Etcd, objects: Iterable[Stored], at_once: int = 1) -> None:
+    etcd.put(((REGISTRY + key, value) for key, value in objects), at_once)
+
+
 def _renew(etcd: Etcd, load: Load, done: threading.Event) -> None:
     while not done.wait(RENEWED_EVERY):
-        etcd.put((REGISTRY + key, value) for key, value in load.leases())
+        _write(etcd, load.leases(), AT_ONCE)
 
 
 def _seen(bed: Bed, resource: str) -> int:
@@ -128,17 +138,12 @@ def _seen(bed: Bed, resource: str) -> int:
     return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
 
 
-def _prefix(key: str) -> str:
-    return key[: key.index(f"/{MARK}") + 1 + len(MARK)]
-
-
 # --- the objects ------------------------------------------------------------------------------------------
 
 
 def _identifier(*parts: object) -> str:
-    return str(
-        uuid.UUID(int=int.from_bytes(hashlib.md5("/".join(map(str, parts)).encode()).digest()), version=4)
-    )
+    digest = hashlib.md5("/".join(map(str, parts)).encode()).digest()
+    return str(uuid.UUID(bytes=digest, version=4))
 
 
 def _suffix(index: int) -> str:
