@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpuctl.audit.assertion import every, holds
@@ -47,19 +47,20 @@ def crds_with_a_manager(
     )
 
 
-@every(Kueue_managers, "every Kueue registers its admission webhooks", given())
-def admission_webhooks(manager: Manager) -> Iterator[Finding]:
+@every(Kueue_managers, "every Kueue registers its admission webhooks", given(webhook_registrations))
+def admission_webhooks(manager: Manager, found: Each[Ref, Registration]) -> Iterator[Finding]:
     if manager.service is None and not manager.deployments:
         raise NotKnown(Inapplicable(f"{manager.ref} and all behind it are gone"))
-    yield from _missing(manager.installation)
-
-
-def _missing(installation: Installation) -> Iterator[Finding]:
-    names = {hook.name for hook in installation.webhooks}
+    names = {hook.name for hook in manager.installation.webhooks}
     lacking = [name for name in MUST_HAVE if name not in names]
-    if not lacking:
-        return
-    yield Finding(
+    if lacking:
+        for gap in found.gaps():
+            raise NotKnown(gap)
+        yield _missing(manager.installation, lacking)
+
+
+def _missing(installation: Installation, lacking: Sequence[str]) -> Finding:
+    return Finding(
         code=codes.NO_WEBHOOKS,
         object=installation.service,
         message=(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpuctl.facts.state import NotKnown, Reason, Unknown
@@ -66,6 +67,7 @@ def is_empty(ca_bundle: str) -> bool:
     return not ca_bundle.strip() or ca_bundle.strip() == "Cg=="
 
 
+@lru_cache(maxsize=64)
 def parse(ca_bundle: str) -> Bundle:
     """Reads a caBundle as it stands in an object: base64 of PEM.
 

@@ -213,7 +213,7 @@ def configuration(which: str, shape: Shape) -> Item:
     hooks = [
         webhook(shape, f"{letter}{kind}.kb.io", f"/{verb}-kueue-x-k8s-io-{shape.version}-{kind}",
                 ("kueue.x-k8s.io", shape.version, f"{kind}s"), letter)
-        for kind, sides in OWN.items() if letter in sides
+        for kind, sides in OWN.items() if letter in sides and (kind != "cohort" or shape.release >= (0, 9))
     ]  # fmt: skip
     for kind, (group, version, plural, since) in INTEGRATIONS.items():
         if shape.release >= since:
