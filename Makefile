@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-cluster cluster cluster-down lint lock schema clean
+.PHONY: demo test test-cluster cluster cluster-down lint lock schema examples clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gpuctl check --from examples/degraded --fail-on never
@@ -48,6 +48,10 @@ lock: $(VENV)/pyvenv.cfg
 	  --no-emit-index-url pyproject.toml --group build --output-file requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --no-emit-index-url pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+# The clusters of examples/, taken anew from the real control plane.
+examples: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.examples
 
 # The JSON Schemas of what gpuctl writes and reads, from the code.
 schema: $(VENV)/.dev

@@ -102,9 +102,8 @@ def check(
     if verbose and quiet:
         raise Stop("--verbose and --quiet exclude each other")
     request = Request(selected(checks or []), chosen, gate, fingerprints(baseline))
-    door = doors.open_door(access, from_, save, seconds(deadline))
-    report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
-    door.close()
+    with doors.open_door(access, from_, save, seconds(deadline)) as door:
+        report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
     for each in request_outputs:
         if each.file:
             outputs.write(report, each)

@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from gpuctl.cli.border import INCOMPLETE, Stop, warn
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import Source
     from gpuctl.cluster.connection import Access
+    from gpuctl.cluster.sink import Sink
     from gpuctl.facts.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """An open door. `close` finishes what was recorded."""
+    """An open door. `close` finishes what was recorded, `abandon` takes it away; both may be called."""
 
     name: str
     reader: Reader
     source: Callable[[], Source]
-    close: Callable[[], None]
+    close: Callable[[], None] = lambda: None
+    abandon: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
 
 
 def open_door(access: Access, snapshot: Path | None, save: Path | None, deadline: float) -> Door:
@@ -46,25 +57,50 @@ def open_snapshot_door(path: Path) -> Door:
         raise Stop(str(error), INCOMPLETE) from error
     for note in reader.notes:
         warn(note)
-    return Door(str(path), reader, reader.source, lambda: None)
+    return Door(str(path), reader, reader.source)
 
 
 def _live(access: Access, save: Path | None, deadline: float) -> Door:
     from gpuctl.cluster.connection import CannotConnect, connect
     from gpuctl.cluster.live import LiveReader
-    from gpuctl.cluster.record import Recorder
+
+    recording = _recording(save)
+    try:
+        connection = connect(access, deadline)
+    except CannotConnect as error:
+        recording.abandon()
+        raise Stop(str(error), INCOMPLETE) from error
+    reader = LiveReader(connection, deadline, sink=recording.sink, namespace=access.namespace)
+    return Door(
+        connection.name, reader, reader.source, lambda: recording.close(reader.source()), recording.abandon
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """Where reads are reported to, and how the record is finished or taken away."""
+
+    sink: Sink
+    close: Callable[[Source], None]
+    abandon: Callable[[], None]
+
+
+def _recording(path: Path | None) -> _Recording:
+    from gpuctl.cluster.record import CannotRecord, Recorder
     from gpuctl.cluster.sink import NoSink
 
+    if path is None:
+        return _Recording(NoSink(), lambda _: None, lambda: None)
+
+    def close(source: Source) -> None:
+        try:
+            recorder.close(source)
+        except CannotRecord as error:
+            raise Stop(str(error)) from error
+        warn(f"stored what was read in {path}")
+
     try:
-        connection = connect(access)
-        recorder = Recorder(save) if save else None
-    except CannotConnect as error:
-        raise Stop(str(error), INCOMPLETE) from error
-    reader = LiveReader(connection, deadline, sink=recorder or NoSink(), namespace=access.namespace)
-
-    def close() -> None:
-        if recorder:
-            recorder.close(reader.source())
-            warn(f"stored what was read in {save}")
-
-    return Door(connection.name, reader, reader.source, close)
+        recorder = Recorder(path)
+    except CannotRecord as error:
+        raise Stop(str(error)) from error
+    return _Recording(recorder, close, recorder.abandon)

@@ -30,8 +30,9 @@ def snapshot(
     from gpuctl.cli.duration import seconds
     from gpuctl.facts.gather import gather
 
-    door = doors.open_door(access, None, path, seconds(deadline))
     wanted = [need for check in catalogue().checks for need in check.needs]
-    with screen.Progress(f"reading {door.name}").shown() as progress:
+    with (
+        doors.open_door(access, None, path, seconds(deadline)) as door,
+        screen.Progress(f"reading {door.name}").shown() as progress,
+    ):
         gather(wanted, door.reader, {POLICY: BUILT_IN["default"]}, progress.fact)
-    door.close()
