@@ -142,5 +142,5 @@ def _run(
     if to_stdout == TEXT:
         (draw_short if quiet else draw_conclusion)(report, on)
     else:
-        console.out(rendered(report, to_stdout), end="", highlight=False)
+        screen.data(rendered(report, to_stdout))
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,20 @@ PATIENCE = 1.0  # seconds after which a wait is explained
 
 
 def out() -> Console:
-    """The console for results."""
+    """The console for results. A character that it cannot write becomes an escape, not an error."""
+    _stdout(errors="backslashreplace")
     return Console(highlight=False, markup=False, emoji=False)
+
+
+def data(text: str) -> None:
+    """Writes what a program reads: UTF-8, whatever the terminal takes."""
+    _stdout(encoding="utf-8")
+    Console(highlight=False, markup=False, emoji=False).out(text, end="", highlight=False)
+
+
+def _stdout(encoding: str | None = None, errors: str | None = None) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=encoding, errors=errors)
 
 
 class Progress:

@@ -23,11 +23,14 @@ metadata: {name: "gpus\\e[31m]]>|::"}
 """
 
 
-def gpuctl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def gpuctl(folder: Path, *arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
     (folder / "capture" / "resources").mkdir(parents=True, exist_ok=True)
     (folder / "capture" / "resources" / "queue.yaml").write_text(QUEUE)
-    command = [sys.executable, "-c", RUN, "check", "--from", "capture", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", RUN, "check", "--from", str(folder / "capture"), *arguments]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, encoding="utf-8", errors="strict", check=False
+    )
 
 
 def test_several_files_in_one_run_tell_the_exit_code_of_the_process(tmp_path: Path) -> None:
@@ -44,6 +47,16 @@ def test_no_format_on_stdout_changes_the_exit_code(tmp_path: Path) -> None:
     (code,) = {result.returncode for result in results.values()}
     assert not any("\x1b" in result.stdout for result in results.values())
     assert {read(results[name].stdout).exit_code for name, read in READERS.items()} == {code}
+
+
+def test_an_ascii_terminal_breaks_no_output(tmp_path: Path) -> None:
+    there = tmp_path / "größe"
+    there.mkdir()
+    for name in ("text", "markdown", "github", "prometheus", "junit"):
+        result = gpuctl(there, "-o", name, encoding="ascii")
+        assert result.returncode in {1, 3}, result.stderr
+        assert "mistake in gpuctl" not in result.stderr
+        assert name != "markdown" or "größe" in result.stdout
 
 
 def test_a_file_that_cannot_be_written_is_told_before_anything_is_read(tmp_path: Path) -> None:
