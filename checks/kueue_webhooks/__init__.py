@@ -9,7 +9,7 @@ from gpuctl.checks.kueue_webhooks.agreement import agreeing_ca_bundles
 from gpuctl.checks.kueue_webhooks.bundles import usable_ca_bundles
 from gpuctl.checks.kueue_webhooks.conversions import converted_versions
 from gpuctl.checks.kueue_webhooks.failure_policy import closed_webhooks
-from gpuctl.checks.kueue_webhooks.learned import kueue_installations
+from gpuctl.checks.kueue_webhooks.learned import learned_of_kueue
 from gpuctl.checks.kueue_webhooks.manager import answering_manager
 from gpuctl.checks.kueue_webhooks.own_namespace import free_own_namespace
 from gpuctl.checks.kueue_webhooks.ownership import one_certificate_owner
@@ -42,5 +42,5 @@ CHECK = Check(
         readable_versions,
         verified_certificate,
     ),
-    learned=kueue_installations,
+    learned=learned_of_kueue,
 )

@@ -26,7 +26,7 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import NotKnown
 from gpuctl.kueue import certificates
 from gpuctl.kueue.certificates import Bundle
-from gpuctl.kueue.facts import NAMESPACES, Kueue_installations, Kueue_managers
+from gpuctl.kueue.facts import NAMESPACES, kueue_installations, kueue_managers
 from gpuctl.kueue.owners import is_rotating, writer_is_owner
 from gpuctl.kueue.registrations import Hook, Installation, Registration
 
@@ -44,9 +44,9 @@ Side = list[Place]
 
 
 @every(
-    Kueue_installations,
+    kueue_installations,
     "all caBundles of one Kueue hold the same CA",
-    given(POLICY, NOW, Maybe(NAMESPACES), Maybe(Kueue_managers)),
+    given(POLICY, NOW, Maybe(NAMESPACES), Maybe(kueue_managers)),
 )
 def agreeing_ca_bundles(
     installation: Installation, policy: Policy, now: datetime, namespaces: Namespaces, managers: Managers

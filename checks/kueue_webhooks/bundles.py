@@ -25,7 +25,7 @@ from gpuctl.facts.fact import NOW, Maybe, given
 from gpuctl.facts.state import NotKnown
 from gpuctl.kueue import certificates
 from gpuctl.kueue.certificates import Bundle, Certificate
-from gpuctl.kueue.facts import NAMESPACES, Kueue_managers, webhook_registrations
+from gpuctl.kueue.facts import NAMESPACES, kueue_managers, webhook_registrations
 from gpuctl.kueue.registrations import Hook, Registration
 
 EVIDENCE_SHOWN = 3
@@ -44,7 +44,7 @@ class Fault:
 @every(
     webhook_registrations,
     "every caBundle is a CA certificate that is valid now",
-    given(POLICY, NOW, Maybe(NAMESPACES), Maybe(Kueue_managers)),
+    given(POLICY, NOW, Maybe(NAMESPACES), Maybe(kueue_managers)),
 )
 def usable_ca_bundles(
     registration: Registration, policy: Policy, now: datetime, namespaces: Namespaces, managers: Managers

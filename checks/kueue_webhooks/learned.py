@@ -11,13 +11,13 @@ from gpuctl.facts.objects import CustomResourceDefinition
 from gpuctl.facts.state import Each, Known, NotKnown, State, attempt, value
 from gpuctl.kueue import certificates, releases
 from gpuctl.kueue.certificates import Certificate
-from gpuctl.kueue.facts import CRDS, Configured, Kueue_managers, manager_configurations, served_versions
+from gpuctl.kueue.facts import CRDS, Configured, kueue_managers, manager_configurations, served_versions
 from gpuctl.kueue.manager import Manager
 from gpuctl.kueue.registrations import Installation
 
 
-@given(Kueue_managers, Maybe(manager_configurations), Maybe(CRDS))
-def kueue_installations(
+@given(kueue_managers, Maybe(manager_configurations), Maybe(CRDS))
+def learned_of_kueue(
     managers: Each[Ref, Manager],
     configurations: State[Each[Ref, Configured]],
     crds: State[Each[Ref, CustomResourceDefinition]],

@@ -12,7 +12,7 @@ from gpuctl.checks.kueue_webhooks.words import Namespaces, consequences, get
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Inapplicable, NotKnown
-from gpuctl.kueue.facts import NAMESPACES, Kueue_managers
+from gpuctl.kueue.facts import NAMESPACES, kueue_managers
 from gpuctl.kueue.manager import Diagnosis, Manager, Trouble, diagnoses
 
 CODES: dict[Trouble, Code] = {
@@ -25,7 +25,7 @@ CODES: dict[Trouble, Code] = {
 }
 
 
-@every(Kueue_managers, "a manager of Kueue answers behind the webhook Service", given(Maybe(NAMESPACES)))
+@every(kueue_managers, "a manager of Kueue answers behind the webhook Service", given(Maybe(NAMESPACES)))
 def answering_manager(manager: Manager, namespaces: Namespaces) -> Iterator[Finding]:
     if manager.service is None and not manager.deployments:
         raise NotKnown(Inapplicable(f"{manager.ref} and all behind it are gone"))

@@ -14,7 +14,7 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import Namespace
 from gpuctl.facts.selectors import is_empty
 from gpuctl.facts.state import Each
-from gpuctl.kueue.facts import NAMESPACES, Kueue_installations
+from gpuctl.kueue.facts import NAMESPACES, kueue_installations
 from gpuctl.kueue.reach import covers
 from gpuctl.kueue.registrations import Hook, Installation, Registration
 
@@ -23,7 +23,7 @@ SYSTEM: Final = "kube-system"
 
 
 @every(
-    Kueue_installations,
+    kueue_installations,
     "no webhook applies to the pods of Kueue itself or of kube-system",
     given(NAMESPACES),
 )

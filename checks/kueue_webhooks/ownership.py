@@ -13,7 +13,7 @@ from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import Deployment
 from gpuctl.facts.state import Each, State, value
-from gpuctl.kueue.facts import Configured, Kueue_managers, manager_configurations
+from gpuctl.kueue.facts import Configured, kueue_managers, manager_configurations
 from gpuctl.kueue.manager import Manager, container
 from gpuctl.kueue.owners import injected_names, writer_is_owner
 from gpuctl.kueue.registrations import Registration
@@ -27,7 +27,7 @@ OWNERS_DIFFER = (
 
 
 @every(
-    Kueue_managers,
+    kueue_managers,
     "exactly one owner makes the certificates and writes every caBundle",
     given(Maybe(manager_configurations)),
 )

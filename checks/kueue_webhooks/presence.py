@@ -12,7 +12,7 @@ from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import CustomResourceDefinition
 from gpuctl.facts.state import Each, Inapplicable, NotKnown
-from gpuctl.kueue.facts import CRDS, Kueue_managers, webhook_registrations
+from gpuctl.kueue.facts import CRDS, kueue_managers, webhook_registrations
 from gpuctl.kueue.manager import Manager
 from gpuctl.kueue.objects import GROUP
 from gpuctl.kueue.registrations import Installation, Registration
@@ -47,16 +47,27 @@ def crds_with_a_manager(
     )
 
 
-@every(Kueue_managers, "every Kueue registers its admission webhooks", given(webhook_registrations))
+@every(kueue_managers, "every Kueue registers its admission webhooks", given(webhook_registrations))
 def admission_webhooks(manager: Manager, found: Each[Ref, Registration]) -> Iterator[Finding]:
     if manager.service is None and not manager.deployments:
         raise NotKnown(Inapplicable(f"{manager.ref} and all behind it are gone"))
-    names = {hook.name for hook in manager.installation.webhooks}
-    lacking = [name for name in MUST_HAVE if name not in names]
-    if lacking:
-        for gap in found.gaps():
-            raise NotKnown(gap)
-        yield _missing(manager.installation, lacking)
+    lacking = _lacking(manager.installation)
+    if not lacking:
+        return
+    for gap in found.gaps():
+        raise NotKnown(gap)
+    if not manager.installation.webhooks and any(_admits(each) for each in found):
+        raise NotKnown(Inapplicable(f"the webhooks call another Service than {manager.ref}"))
+    yield _missing(manager.installation, lacking)
+
+
+def _lacking(installation: Installation) -> Sequence[str]:
+    names = {hook.name for hook in installation.webhooks}
+    return [name for name in MUST_HAVE if name not in names]
+
+
+def _admits(registration: Registration) -> bool:
+    return registration.converted is None
 
 
 def _missing(installation: Installation, lacking: Sequence[str]) -> Finding:

@@ -14,7 +14,7 @@ from gpuctl.facts.kinds import Answer, Ref
 from gpuctl.facts.objects import CustomResourceDefinition
 from gpuctl.facts.state import Each, NotKnown, Reason, Unknown
 from gpuctl.kueue.answers import Meaning, Reading, read
-from gpuctl.kueue.facts import DRY_RUN, NAMESPACES, Kueue_installations, Kueue_managers
+from gpuctl.kueue.facts import DRY_RUN, NAMESPACES, kueue_installations, kueue_managers
 from gpuctl.kueue.objects import GROUP
 from gpuctl.kueue.registrations import Installation
 
@@ -47,7 +47,7 @@ NOTHING_LEARNED: dict[Meaning, Reason] = {
 @every(
     DRY_RUN,
     "every caBundle verifies the certificate its Service serves",
-    given(Kueue_installations, Maybe(NAMESPACES), Maybe(Kueue_managers)),
+    given(kueue_installations, Maybe(NAMESPACES), Maybe(kueue_managers)),
     Strength.PROOF,
 )
 def verified_certificate(

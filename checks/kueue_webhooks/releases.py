@@ -15,7 +15,7 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import CustomResourceDefinition, Deployment, Pod
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown
 from gpuctl.kueue import releases
-from gpuctl.kueue.facts import CRDS, Kueue_managers, served_versions
+from gpuctl.kueue.facts import CRDS, kueue_managers, served_versions
 from gpuctl.kueue.manager import Manager, container
 from gpuctl.kueue.objects import GROUP
 from gpuctl.kueue.releases import Release
@@ -25,7 +25,7 @@ VERSION_NAMES: Final = "jsonpath='{.spec.versions[*].name}'"
 
 
 @every(
-    Kueue_managers,
+    kueue_managers,
     "manager, pods, webhooks and CRDs belong to one release of Kueue",
     given(CRDS),
 )
@@ -125,8 +125,8 @@ def _old_pods(manager: Manager, deployment: Deployment) -> Iterator[Finding]:
             code=codes.OLD_PODS,
             object=deployment.ref,
             message=(
-                f"{len(old)} pods of {deployment.ref} still run another image than it asks for: "
-                "the rollout has not finished, so the old release answers the webhooks"
+                f"{len(old)} of {len(manager.pods)} pods of {deployment.ref} still run another image than it "
+                "asks for: the rollout has not finished, so the old release answers the webhooks"
             ),
             evidence=(
                 Evidence(deployment.ref, ".spec.template.spec.containers", f"image {wanted.image}"),

@@ -13,7 +13,7 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import Deployment, Namespace, Service, ServicePort
 from gpuctl.facts.selectors import has_all
 from gpuctl.facts.state import Each, Known, State, attempt, value
-from gpuctl.kueue.facts import NAMESPACES, Configured, Kueue_managers, manager_configurations
+from gpuctl.kueue.facts import NAMESPACES, Configured, kueue_managers, manager_configurations
 from gpuctl.kueue.manager import Manager, target
 
 APPLY = "apply the manifests or the Helm release of Kueue again"
@@ -21,7 +21,7 @@ APPLY_RISK = "risk: caBundle is empty for a moment"
 
 
 @every(
-    Kueue_managers,
+    kueue_managers,
     "the Service that webhooks call exists, and its port leads to the manager",
     given(Maybe(NAMESPACES), Maybe(manager_configurations)),
 )

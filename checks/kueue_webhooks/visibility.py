@@ -15,14 +15,14 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import APIService, Condition, Service
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown, attempt
 from gpuctl.kueue import certificates
-from gpuctl.kueue.facts import SERVICES, Kueue_managers, visibility_API_services
+from gpuctl.kueue.facts import SERVICES, kueue_managers, visibility_api_services
 from gpuctl.kueue.manager import diagnoses
 
 
 @every(
-    visibility_API_services,
+    visibility_api_services,
     "Kueue's visibility API is available",
-    given(Maybe(SERVICES), Maybe(Kueue_managers)),
+    given(Maybe(SERVICES), Maybe(kueue_managers)),
 )
 def available_visibility(
     service: APIService, services: State[Each[Ref, Service]], managers: Managers

@@ -62,23 +62,23 @@ def as_collection(state: State[Each[Ref, V]]) -> Each[Ref, V]:
 
 
 @given()
-def names_of_kueues_CRDs() -> Collection[Ref]:  # noqa: N802 - a person reads this name
+def names_of_kueues_crds() -> Collection[Ref]:
     return tuple(Ref(CustomResourceDefinition.of, f"{plural}.{GROUP}") for plural in CUSTOM_RESOURCES)
 
 
 MUTATING = Objects(MutatingWebhookConfiguration)
 VALIDATING = Objects(ValidatingWebhookConfiguration)
-CRDS = Named(CustomResourceDefinition, names_of_kueues_CRDs)
+CRDS = Named(CustomResourceDefinition, names_of_kueues_crds)
 API_SERVICES = Objects(APIService)
 NAMESPACES = Objects(Namespace)
 
 
 @given(API_SERVICES)
-def visibility_API_services(services: Each[Ref, APIService]) -> Each[Ref, APIService]:  # noqa: N802
+def visibility_api_services(services: Each[Ref, APIService]) -> Each[Ref, APIService]:
     return services.where(lambda each: each.spec.group == VISIBILITY_GROUP and each.spec.service is not None)
 
 
-@given(Maybe(MUTATING), Maybe(VALIDATING), Maybe(CRDS), Maybe(visibility_API_services))
+@given(Maybe(MUTATING), Maybe(VALIDATING), Maybe(CRDS), Maybe(visibility_api_services))
 def webhook_registrations(
     mutating: State[Each[Ref, MutatingWebhookConfiguration]],
     validating: State[Each[Ref, ValidatingWebhookConfiguration]],
@@ -104,14 +104,14 @@ def _any(visibility: State[Each[Ref, APIService]]) -> bool:
 
 
 @given(webhook_registrations)
-def Kueue_installations(found: Each[Ref, Registration]) -> Each[Ref, Installation]:  # noqa: N802
+def kueue_installations(found: Each[Ref, Registration]) -> Each[Ref, Installation]:
     """By webhook Service: several may live side by side."""
     entries = registrations.installations(each for _, each in found.known())
     return Each({ref: Known(each) for ref, each in entries.items()}, tuple(found.gaps()))
 
 
-@given(Kueue_installations, Maybe(visibility_API_services))
-def namespaces_of_Kueue(  # noqa: N802
+@given(kueue_installations, Maybe(visibility_api_services))
+def namespaces_of_kueue(
     installations: Each[Ref, Installation], visibility: State[Each[Ref, APIService]]
 ) -> Collection[str]:
     """Where webhooks and API services call into."""
@@ -121,14 +121,14 @@ def namespaces_of_Kueue(  # noqa: N802
     return tuple(sorted(called))
 
 
-SERVICES = Within(Service, namespaces_of_Kueue)
-DEPLOYMENTS = Within(Deployment, namespaces_of_Kueue)
-PODS = Within(Pod, namespaces_of_Kueue)
-SLICES = Within(EndpointSlice, namespaces_of_Kueue)
+SERVICES = Within(Service, namespaces_of_kueue)
+DEPLOYMENTS = Within(Deployment, namespaces_of_kueue)
+PODS = Within(Pod, namespaces_of_kueue)
+SLICES = Within(EndpointSlice, namespaces_of_kueue)
 
 
-@given(Kueue_installations, Maybe(SERVICES), Maybe(DEPLOYMENTS), Maybe(PODS), Maybe(SLICES))
-def Kueue_managers(  # noqa: N802
+@given(kueue_installations, Maybe(SERVICES), Maybe(DEPLOYMENTS), Maybe(PODS), Maybe(SLICES))
+def kueue_managers(
     installations: Each[Ref, Installation],
     services: State[Each[Ref, Service]],
     deployments: State[Each[Ref, Deployment]],
@@ -139,7 +139,7 @@ def Kueue_managers(  # noqa: N802
     return installations.map(lambda each: Manager(each, around))
 
 
-@given(Kueue_managers)
+@given(kueue_managers)
 def configuration_files_of_managers(managers: Each[Ref, Manager]) -> Collection[Ref]:
     """The ConfigMaps that the managers' Deployments mount. Deployments that can't be read have none."""
     return tuple(dict.fromkeys(ref for _, each in managers.known() for ref in mounted(each)))
@@ -169,7 +169,7 @@ class Configured:
     config: ManagerConfig
 
 
-@given(Kueue_managers, Maybe(CONFIG_MAPS))
+@given(kueue_managers, Maybe(CONFIG_MAPS))
 def manager_configurations(
     managers: Each[Ref, Manager], config_maps: State[Each[Ref, ManagerConfigMap]]
 ) -> Each[Ref, Configured]:
@@ -192,7 +192,7 @@ NEW_READS = Objects(LocalQueueInNewVersion)
 
 
 @given(webhook_registrations, Maybe(CRDS))
-def a_ResourceFlavor_to_try(  # noqa: N802
+def a_resource_flavor_to_try(
     _found: Each[Ref, Registration], crds: State[Each[Ref, CustomResourceDefinition]]
 ) -> Collection[Attempt]:
     """The creation by which Kueue's maintainers probe their own webhooks; nothing of it is stored."""
@@ -227,4 +227,4 @@ def _served(crd: CustomResourceDefinition) -> Iterator[str]:
     return (version.name for version in crd.spec.versions if version.served)
 
 
-DRY_RUN: Fact[Any] = DryRun(a_ResourceFlavor_to_try, (Rule(GROUP, "resourceflavors", "create"),))
+DRY_RUN: Fact[Any] = DryRun(a_resource_flavor_to_try, (Rule(GROUP, "resourceflavors", "create"),))

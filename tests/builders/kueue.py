@@ -165,7 +165,7 @@ def _metadata(name: str, shape: Shape, fields: Mapping[str, Any]) -> Item:
     annotations = (
         {"cert-manager.io/inject-ca-from": f"{shape.namespace}/webhook-cert"} if shape.cert_manager else {}
     )
-    applied = {"f:metadata": {"f:labels": {}}}
+    applied: Item = {"f:metadata": {"f:labels": {}}}
     return {
         "name": name,
         "annotations": annotations,
@@ -192,7 +192,7 @@ def crd(shape: Shape, plural: str, kind: str) -> Item:
     if converts:
         webhook = {"clientConfig": client(shape, "/convert"), "conversionReviewVersions": ["v1"]}
         conversion = {"strategy": "Webhook", "webhook": webhook}
-    owned = {"f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}}}
+    owned: Item = {"f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -219,7 +219,7 @@ def configuration(which: str, shape: Shape) -> Item:
         if shape.release >= since:
             path = f"/{verb}-{group.replace('.', '-')}-{version}-{kind}"
             hooks.append(webhook(shape, f"{letter}{kind}.kb.io", path, (group, version, plural), letter))
-    owned = {f'k:{{"name":"{each["name"]}"}}': {"f:clientConfig": {"f:caBundle": {}}} for each in hooks}
+    owned: Item = {f'k:{{"name":"{each["name"]}"}}': {"f:clientConfig": {"f:caBundle": {}}} for each in hooks}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{which}WebhookConfiguration",

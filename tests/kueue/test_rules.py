@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -88,14 +89,17 @@ def test_selectors_follow_kubernetes_rules(selector: LabelSelector, selected: li
     assert [each for each in values if selects(selector, {"a": each} if each else {})] == selected
 
 
-def owning(manager: str, hour: int | None, fields: dict[str, object]) -> FieldWriter:
+Fields = dict[str, Any]
+
+
+def owning(manager: str, hour: int | None, fields: Fields) -> FieldWriter:
     at = None if hour is None else datetime(2026, 11, 30, hour, tzinfo=UTC)
     return FieldWriter(manager=manager, time=at, fields=fields)
 
 
-BUNDLE = {"f:webhooks": {'k:{"name":"a"}': {"f:clientConfig": {"f:caBundle": {}}}}}
-CONVERSION = {"f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}}}
-OTHER = {"f:webhooks": {'k:{"name":"a"}': {"f:failurePolicy": {}}}}
+BUNDLE: Fields = {"f:webhooks": {'k:{"name":"a"}': {"f:clientConfig": {"f:caBundle": {}}}}}
+CONVERSION: Fields = {"f:spec": {"f:conversion": {"f:webhook": {"f:clientConfig": {"f:caBundle": {}}}}}}
+OTHER: Fields = {"f:webhooks": {'k:{"name":"a"}': {"f:failurePolicy": {}}}}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
-from tests.builders.kueue import HELM, OLD, UPSTREAM, Cluster, Item, healthy
+from tests.builders.kueue import HELM, OLD, UPSTREAM, Cluster, Item, endpoints, healthy, service
 from tests.checks.kueue_webhooks.judging import FORBIDDEN, Verdicts, judged
 
 
@@ -256,6 +256,17 @@ def test_a_deleted_configuration() -> None:
     verdicts = judged(cluster)
     assert verdicts.codes == ["KWH046"]
     assert "sends mresourceflavor.kb.io to Service" in verdicts.one("KWH046").message
+
+
+def test_conversions_that_call_another_service_than_the_webhooks() -> None:
+    cluster = healthy()
+    cluster.items.append(service(cluster.shape, "other-webhook-service", 443, 9443))
+    slices = endpoints(cluster.shape, "other-webhook-service", 9443)
+    cluster.items.append(slices)
+    for plural in ("cohorts", "localqueues"):
+        client = cluster.crd(plural)["spec"]["conversion"]["webhook"]["clientConfig"]
+        client["service"]["name"] = "other-webhook-service"
+    assert judged(cluster).codes == ["KWH022"]
 
 
 def test_a_port_that_the_service_lacks() -> None:

@@ -152,7 +152,7 @@ def test_pods_that_were_not_restarted() -> None:
     image(cluster, "registry.k8s.io/kueue/kueue:v0.17.1", pods=False)
     finding = judged(cluster).one("KWH051")
     assert judged(cluster).codes == ["KWH051"]
-    assert "1 pods of Deployment kueue-system/kueue-controller-manager still run" in finding.message
+    assert "1 of 1 pods of Deployment kueue-system/kueue-controller-manager still run" in finding.message
 
 
 # Conversions

@@ -1,0 +1,48 @@
+"""Where a state is taken as a value, which is the only way around "unknown is not green", and why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpuctl
+from gpuctl.checks import kueue_webhooks
+
+ROOMS = {
+    "kueue": Path(gpuctl.__file__).parent / "kueue",
+    "kueue_webhooks": Path(kueue_webhooks.__file__).parent,
+}
+USES = {
+    # One list that can't be read becomes a hole; the others are still judged.
+    "kueue": {
+        "MUTATING", "VALIDATING", "CRDS", "visibility_api_services",
+        "SERVICES", "DEPLOYMENTS", "PODS", "SLICES", "CONFIG_MAPS",
+    },
+    "kueue_webhooks": {
+        # Only adds to a sentence or a remedy: how many namespaces, which Deployment to restart.
+        "NAMESPACES", "kueue_managers",
+        # Touched only where it decides, and then through value(): what does not depend on it is judged.
+        "manager_configurations",
+        # Tells whether a Service is gone; unknown says nothing.
+        "SERVICES",
+        # A failing read is the finding itself.
+        "OLD_READS", "NEW_READS",
+        # What is learned is null where it could not be read.
+        "CRDS",
+    },
+}  # fmt: skip
+
+
+def uses(folder: Path) -> Iterator[str]:
+    for file in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Maybe":
+                yield ast.unparse(node.args[0])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_use_is_listed(room: str) -> None:
+    assert set(uses(ROOMS[room])) == USES[room]
