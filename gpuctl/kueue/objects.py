@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 import msgspec
 
 from gpuctl.facts.kinds import Kind, View
+from gpuctl.facts.objects import Condition, LabelRequirement, LabelSelector
+from gpuctl.kueue.quantities import Written
 
 GROUP = "kueue.x-k8s.io"
 VISIBILITY_GROUP = "visibility.kueue.x-k8s.io"
@@ -37,3 +40,393 @@ class ManagerConfigMap(View, frozen=True):
     of: ClassVar[Kind] = Kind("", ("v1",), "ConfigMap", "configmaps", namespaced=True)
     keys: ClassVar[tuple[str, ...]] = ("controller_manager_config.yaml",)
     data: ManagerData = ManagerData()
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class FlavorQuota(_Part, frozen=True):
+    """What a queue may use of one resource in one flavor."""
+
+    name: str
+    nominal_quota: Written = 0
+    borrowing_limit: Written | None = None
+    lending_limit: Written | None = None
+
+
+class FlavorQuotas(_Part, frozen=True):
+    name: str
+    resources: tuple[FlavorQuota, ...] = ()
+
+
+class ResourceGroup(_Part, frozen=True):
+    """Resources that are given out of the same flavors, tried in this order."""
+
+    covered_resources: tuple[str, ...] = ()
+    flavors: tuple[FlavorQuotas, ...] = ()
+
+
+class BorrowWithinCohort(_Part, frozen=True):
+    policy: str = "Never"
+
+
+class Preemption(_Part, frozen=True):
+    within_cluster_queue: str = "Never"
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
+
+
+class CheckRule(_Part, frozen=True):
+    """An AdmissionCheck, for some flavors or (empty) for all."""
+
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+class CheckStrategy(_Part, frozen=True):
+    admission_checks: tuple[CheckRule, ...] = ()
+
+
+class ClusterQueueSpec(_Part, frozen=True):
+    """v1beta1 says `cohort` and has a plain list of `admissionChecks`; v1beta2 says `cohortName`."""
+
+    cohort_name: str = ""
+    old_cohort: str = msgspec.field(default="", name="cohort")
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    queueing_strategy: str = "BestEffortFIFO"
+    stop_policy: str = "None"
+    preemption: Preemption = Preemption()
+    old_admission_checks: tuple[str, ...] = msgspec.field(default=(), name="admissionChecks")
+    admission_checks_strategy: CheckStrategy = CheckStrategy()
+
+
+class ResourceUse(_Part, frozen=True):
+    name: str
+    total: Written = 0
+    borrowed: Written = 0
+
+
+class FlavorUse(_Part, frozen=True):
+    name: str
+    resources: tuple[ResourceUse, ...] = ()
+
+
+class ClusterQueueStatus(_Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    flavors_reservation: tuple[FlavorUse, ...] = ()
+    flavors_usage: tuple[FlavorUse, ...] = ()
+    pending_workloads: int = 0
+    reserving_workloads: int = 0
+    admitted_workloads: int = 0
+
+
+class ClusterQueue(View, frozen=True):
+    of: ClassVar[Kind] = Kind(GROUP, VERSIONS, "ClusterQueue", "clusterqueues", namespaced=False)
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: ClusterQueueStatus = ClusterQueueStatus()
+
+    @property
+    def cohort(self) -> str:
+        """The cohort it is in; empty if in none."""
+        return self.spec.cohort_name or self.spec.old_cohort
+
+    @property
+    def checks(self) -> tuple[CheckRule, ...]:
+        """Its AdmissionChecks, however they were written."""
+        plain = tuple(CheckRule(name) for name in self.spec.old_admission_checks)
+        return plain + self.spec.admission_checks_strategy.admission_checks
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """The flavors it refers to, each once, in their order."""
+        groups = self.spec.resource_groups
+        return tuple(dict.fromkeys(flavor.name for group in groups for flavor in group.flavors))
+
+    def group_of(self, resource: str) -> ResourceGroup | None:
+        """The group that covers a resource."""
+        groups = self.spec.resource_groups
+        return next((group for group in groups if resource in group.covered_resources), None)
+
+
+class ClusterQueueCounts(_Part, frozen=True):
+    pending_workloads: int = 0
+    reserving_workloads: int = 0
+    admitted_workloads: int = 0
+
+
+class WatchedQueue(View, frozen=True):
+    """A ClusterQueue as far as it is watched for a while."""
+
+    of: ClassVar[Kind] = ClusterQueue.of
+    status: ClusterQueueCounts = ClusterQueueCounts()
+
+
+class LocalQueueSpec(_Part, frozen=True):
+    cluster_queue: str = ""
+    stop_policy: str = "None"
+
+
+class LocalQueueStatus(_Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    pending_workloads: int = 0
+
+
+class LocalQueue(View, frozen=True):
+    of: ClassVar[Kind] = Kind(GROUP, VERSIONS, "LocalQueue", "localqueues", namespaced=True)
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: LocalQueueStatus = LocalQueueStatus()
+
+
+class CohortSpec(_Part, frozen=True):
+    """v1alpha1 said `parent`."""
+
+    parent_name: str = ""
+    old_parent: str = msgspec.field(default="", name="parent")
+    resource_groups: tuple[ResourceGroup, ...] = ()
+
+
+class Cohort(View, frozen=True):
+    of: ClassVar[Kind] = Kind(GROUP, (*VERSIONS, "v1alpha1"), "Cohort", "cohorts", namespaced=False)
+    spec: CohortSpec = CohortSpec()
+
+    @property
+    def parent(self) -> str:
+        """The cohort it belongs to; empty at the root."""
+        return self.spec.parent_name or self.spec.old_parent
+
+
+class Taint(_Part, frozen=True):
+    key: str
+    effect: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(_Part, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """By Kubernetes' rules."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return self.key == taint.key and self.value == taint.value
+
+
+class ResourceFlavorSpec(_Part, frozen=True):
+    node_labels: dict[str, str] = {}
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str = ""
+
+
+class ResourceFlavor(View, frozen=True):
+    of: ClassVar[Kind] = RESOURCE_FLAVOR
+    spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
+class TopologyLevel(_Part, frozen=True):
+    node_label: str
+
+
+class TopologySpec(_Part, frozen=True):
+    levels: tuple[TopologyLevel, ...] = ()
+
+
+class Topology(View, frozen=True):
+    of: ClassVar[Kind] = Kind(GROUP, (*VERSIONS, "v1alpha1"), "Topology", "topologies", namespaced=False)
+    spec: TopologySpec = TopologySpec()
+
+
+class AdmissionCheckSpec(_Part, frozen=True):
+    controller_name: str = ""
+
+
+class AdmissionCheckStatus(_Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class AdmissionCheck(View, frozen=True):
+    of: ClassVar[Kind] = Kind(GROUP, VERSIONS, "AdmissionCheck", "admissionchecks", namespaced=False)
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
+    status: AdmissionCheckStatus = AdmissionCheckStatus()
+
+
+class Requirements(_Part, frozen=True):
+    requests: dict[str, Written] = {}
+    limits: dict[str, Written] = {}
+
+
+class Requesting(_Part, frozen=True):
+    """A container, as far as it asks for resources."""
+
+    resources: Requirements = Requirements()
+    restart_policy: str = ""
+
+
+class NodeTerm(_Part, frozen=True):
+    match_expressions: tuple[LabelRequirement, ...] = ()
+
+
+class NodeTerms(_Part, frozen=True):
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class NodeAffinity(_Part, frozen=True):
+    required: NodeTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Part, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class RequestingPodSpec(_Part, frozen=True):
+    """The spec of a pod, as far as quota and placement depend on it."""
+
+    containers: tuple[Requesting, ...] = ()
+    init_containers: tuple[Requesting, ...] = ()
+    overhead: dict[str, Written] = {}
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    node_name: str = ""
+
+
+class Annotated(_Part, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class RequestingTemplate(_Part, frozen=True):
+    metadata: Annotated = Annotated()
+    spec: RequestingPodSpec = RequestingPodSpec()
+
+
+class PodSet(_Part, frozen=True):
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: RequestingTemplate = RequestingTemplate()
+
+
+class WorkloadSpec(_Part, frozen=True):
+    queue_name: str = ""
+    active: bool = True
+    pod_sets: tuple[PodSet, ...] = ()
+    priority: int = 0
+    maximum_execution_time_seconds: int | None = None
+
+
+class Assignment(_Part, frozen=True):
+    """What a pod set was given: a flavor for each resource, and how much."""
+
+    name: str = "main"
+    flavors: dict[str, str] = {}
+    resource_usage: dict[str, Written] = {}
+    count: int | None = None
+
+
+class Admission(_Part, frozen=True):
+    cluster_queue: str = ""
+    pod_set_assignments: tuple[Assignment, ...] = ()
+
+
+class RequeueState(_Part, frozen=True):
+    count: int = 0
+    requeue_at: datetime | None = None
+
+
+class CheckState(_Part, frozen=True):
+    name: str
+    state: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class PodSetRequest(_Part, frozen=True):
+    name: str = "main"
+    resources: dict[str, Written] = {}
+
+
+class WorkloadStatus(_Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue_state: RequeueState | None = None
+    admission_checks: tuple[CheckState, ...] = ()
+    resource_requests: tuple[PodSetRequest, ...] = ()
+
+
+class Workload(View, frozen=True):
+    """`kind` alone is ambiguous: Kubernetes has a Workload of its own in scheduling.k8s.io."""
+
+    of: ClassVar[Kind] = Kind(GROUP, VERSIONS, "Workload", "workloads", namespaced=True)
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class JobSpec(_Part, frozen=True):
+    suspend: bool = False
+    active_deadline_seconds: int | None = None
+    template: RequestingTemplate = RequestingTemplate()
+
+
+class JobStatus(_Part, frozen=True):
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+
+
+class Job(View, frozen=True):
+    of: ClassVar[Kind] = Kind("batch", ("v1",), "Job", "jobs", namespaced=True)
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class NodeSpec(_Part, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(_Part, frozen=True):
+    allocatable: dict[str, Written] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class ResourceNode(View, frozen=True):
+    """A node, as far as quota is measured against it."""
+
+    of: ClassVar[Kind] = Kind("", ("v1",), "Node", "nodes", namespaced=False)
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def usable(self) -> bool:
+        """Ready, and not cordoned."""
+        ready = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+        return ready and not self.spec.unschedulable
+
+
+class PlacedPodStatus(_Part, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class PlacedPod(View, frozen=True):
+    """A pod, as far as it takes resources of a node or waits for them."""
+
+    of: ClassVar[Kind] = Kind("", ("v1",), "Pod", "pods", namespaced=True)
+    spec: RequestingPodSpec = RequestingPodSpec()
+    status: PlacedPodStatus = PlacedPodStatus()
+
+    @property
+    def over(self) -> bool:
+        """Whether it takes nothing any more."""
+        return self.status.phase in {"Succeeded", "Failed"}
