@@ -41,27 +41,29 @@ def cause(service: Ref) -> str:
 def _finding(manager: Manager, diagnosis: Diagnosis, namespaces: Namespaces) -> Finding:
     code = CODES[diagnosis.trouble]
     says = _says(manager, diagnosis)
-    effect = f": {consequences(manager.installation, namespaces)}" if code.severity is Severity.ERROR else ""
+    refused = "" if diagnosis.answered else f": {consequences(manager.installation, namespaces)}"
     return Finding(
         code=code,
         object=diagnosis.object,
-        message=says + effect,
+        message=says + refused,
         evidence=tuple(Evidence(each.source, each.where, each.observed) for each in diagnosis.seen),
         look=_look(manager, diagnosis),
         remedy=_remedy(diagnosis),
         cause=cause(manager.ref),
+        severity=Severity.WARNING if diagnosis.answered else None,
     )
 
 
 def _says(manager: Manager, diagnosis: Diagnosis) -> str:
     subject = diagnosis.object
+    others = "; its webhooks are answered by other pods" if diagnosis.answered else ""
     return {
         Trouble.GONE: f"Nothing runs Kueue's manager behind {subject}",
         Trouble.STOPPED: f"{subject} has zero replicas, so {manager.ref} has no endpoint",
-        Trouble.CRASHING: f"{subject} of Kueue's manager crashes again and again",
+        Trouble.CRASHING: f"Kueue's manager crashes again and again in {subject}{others}",
         Trouble.NOT_READY: f"No pod of {subject} is ready, so nothing answers Kueue's webhooks",
         Trouble.NO_ENDPOINTS: f"{subject} has no ready endpoint although its manager runs",
-        Trouble.FEWER: f"Some pods of {subject} are not ready; Kueue's webhooks are answered by the others",
+        Trouble.FEWER: f"Some pods of {subject} are not ready{others}",
     }[diagnosis.trouble]
 
 
@@ -69,7 +71,8 @@ def _look(manager: Manager, diagnosis: Diagnosis) -> str:
     namespace = shlex.quote(manager.ref.namespace)
     pods = f"kubectl -n {namespace} get deployments,pods,endpointslices -o wide"
     if diagnosis.trouble is Trouble.CRASHING:
-        return f"kubectl -n {namespace} logs {shlex.quote(diagnosis.object.name)} --previous; {pods}"
+        crashed = shlex.quote(diagnosis.seen[0].source.name)
+        return f"kubectl -n {namespace} logs {crashed} --previous; {pods}"
     if diagnosis.trouble is Trouble.NO_ENDPOINTS:
         return f"{get(manager.ref)}; {pods}"
     return pods

@@ -25,7 +25,7 @@ from gpuctl.kueue.registrations import Installation
 V = TypeVar("V", bound=View)
 
 SLICE_OF = "kubernetes.io/service-name"
-RESTARTS_IN_A_LOOP = 3
+RESTARTS_IN_A_LOOP = 2
 _IMAGE = re.compile(r"(.*/)?kueue(-rhel\d+)?([:@].*)?")
 
 
@@ -166,11 +166,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The one cause, on the object that has it, with the symptoms as observations."""
+    """The one cause, on the object that has it, with the symptoms as observations. `answered`: other pods of
+    the manager are ready."""
 
     trouble: Trouble
     object: Ref
     seen: tuple[Observation, ...]
+    answered: bool = False
 
 
 def diagnoses(manager: Manager) -> Iterator[Diagnosis]:
@@ -207,12 +209,18 @@ def _stopped(manager: Manager) -> Diagnosis | None:
 
 def _crashing(manager: Manager) -> Diagnosis | None:
     pods = manager.pods
-    if any(is_ready(pod) for pod in pods):
+    looping = [pod for pod in pods if any(_crashes(pod))]
+    if not looping:
         return None
-    seen = tuple(each for pod in pods for each in _crashes(pod))
-    if not seen:
-        return None
-    return Diagnosis(Trouble.CRASHING, seen[0].source, (*seen, *_endpoints(manager)))
+    seen = (each for pod in looping for each in _crashes(pod))
+    subject = _owner(manager, looping[0])
+    answered = any(is_ready(pod) for pod in pods)
+    return Diagnosis(Trouble.CRASHING, subject, (*seen, *_endpoints(manager)), answered)
+
+
+def _owner(manager: Manager, pod: Pod) -> Ref:
+    """The Deployment of a pod: it keeps its name while pods come and go."""
+    return next(each.ref for each in manager.deployments if selects(each.spec.selector, pod.metadata.labels))
 
 
 def _not_ready(manager: Manager) -> Diagnosis | None:
@@ -231,10 +239,18 @@ def _no_endpoints(manager: Manager) -> Diagnosis | None:
 
 
 def _fewer(manager: Manager) -> Diagnosis | None:
-    short = [each for each in manager.deployments if each.status.available_replicas < each.spec.replicas]
+    short = [each for each in manager.deployments if _is_short(each)]
     if not short:
         return None
-    return Diagnosis(Trouble.FEWER, short[0].ref, (*map(_availability, short), *_waiting(manager)))
+    seen = (*map(_availability, short), *_waiting(manager))
+    return Diagnosis(Trouble.FEWER, short[0].ref, seen, answered=True)
+
+
+def _is_short(deployment: Deployment) -> bool:
+    stuck = any(
+        each.type == "Progressing" and each.status == "False" for each in deployment.status.conditions
+    )
+    return stuck or deployment.status.available_replicas < deployment.spec.replicas
 
 
 _STEPS: tuple[Callable[[Manager], Diagnosis | None], ...] = (

@@ -42,8 +42,10 @@ def written(release: Release) -> str:
     return f"v{release[0]}.{release[1]}"
 
 
-def api_version(release: Release) -> str:
-    """The version of Kueue's API that a release's own webhooks are registered for."""
+def api_version(release: Release) -> str | None:
+    """The version of Kueue's API that a release's own webhooks are registered for, as far as is known."""
+    if release >= (1, 0):
+        return None
     return "v1beta2" if release >= V1BETA2 else "v1beta1"
 
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpuctl.facts.kinds import Answer
 from gpuctl.facts.objects import FieldWriter, LabelSelector, ServiceReference, Webhook, WebhookClientConfig
 from gpuctl.facts.selectors import selects
 from gpuctl.facts.state import NotKnown
-from gpuctl.kueue import configuration, releases
+from gpuctl.kueue import answers, configuration, releases
 from gpuctl.kueue.owners import injected_names
 from gpuctl.kueue.registrations import Written, is_own, last_write
 
@@ -57,6 +60,23 @@ def test_webhooks_by_release() -> None:
         "mrayservice.kb.io",
     ]
     assert [each.name for each in releases.foreign_webhooks((0, 17), names)] == ["mmxjob.kb.io"]
+
+
+def test_the_api_version_of_a_release() -> None:
+    table = {(0, 14): "v1beta1", (0, 15): "v1beta2", (0, 19): "v1beta2", (1, 0): None}
+    assert {release: releases.api_version(release) for release in table} == table
+
+
+SCALARS = st.none() | st.text() | st.integers()
+JSON = st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(st.text(), part))
+    st.none() | st.text() | st.integers(), lambda part: st.lists(part) | st.dictionaries(st.text(), part)
+)
+
+
+@given(st.integers(100, 599), st.fixed_dictionaries({}, optional={"message": JSON, "metadata": JSON}))
+def test_any_answer_has_a_meaning(status: int, body: dict[str, Any]) -> None:
+    reading = answers.read(Answer(datetime(2026, 11, 30, tzinfo=UTC), 0.1, status, body))
+    assert reading.meaning in answers.Meaning
 
 
 def test_the_names_that_the_rotator_writes_to() -> None:

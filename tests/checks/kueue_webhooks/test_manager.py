@@ -57,7 +57,8 @@ def test_a_crash_loop() -> None:
     pod_status(cluster, restartCount=7, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=died)
     finding = judged(cluster).one("KWH042")
     assert judged(cluster).codes == ["KWH042"]
-    assert finding.object.kind.kind == "Pod"
+    assert str(finding.object) == "Deployment kueue-system/kueue-controller-manager"
+    assert finding.weight is Severity.ERROR
     assert "restarted 7 times, last exit 1 Error: acquiring secret: not found" in finding.evidence[0].observed
     assert "logs kueue-controller-manager-7d9f0 --previous" in finding.look
 
@@ -65,7 +66,7 @@ def test_a_crash_loop() -> None:
 def test_a_crash_seen_between_two_starts() -> None:
     cluster = healthy()
     died = {"terminated": {"exitCode": 2, "reason": "Error"}}
-    pod_status(cluster, restartCount=4, state={"running": {}}, lastState=died)
+    pod_status(cluster, restartCount=2, state={"running": {}}, lastState=died)
     assert judged(cluster).codes == ["KWH042"]
 
 
@@ -85,8 +86,23 @@ def test_a_crash_loop_beside_a_ready_pod_is_a_warning() -> None:
         "ready": False, "restartCount": 5, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
     }  # fmt: skip
     verdicts = judged(cluster)
-    assert verdicts.codes == ["KWH045"]
-    assert verdicts.one("KWH045").weight is Severity.WARNING
+    assert verdicts.codes == ["KWH042"]
+    assert verdicts.one("KWH042").weight is Severity.WARNING
+    assert "answered by other pods" in verdicts.one("KWH042").message
+
+
+def test_a_pod_that_waits_beside_a_ready_one_is_a_warning() -> None:
+    cluster = healthy(replace(UPSTREAM, replicas=2))
+    unavailable(cluster, ready=1)
+    assert judged(cluster).one("KWH045").weight is Severity.WARNING
+
+
+def test_a_rollout_that_is_stuck() -> None:
+    cluster = healthy()
+    stuck = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    cluster.one("Deployment")["status"]["conditions"].append(stuck)
+    finding = judged(cluster).one("KWH045")
+    assert any("ProgressDeadlineExceeded" in each.observed for each in finding.evidence)
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "ImagePullBackOff"])
