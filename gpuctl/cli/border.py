@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -24,6 +25,7 @@ class Stop(Exception):
 
 def guarded(run: Callable[[], object]) -> NoReturn:
     """Runs the program and leaves it. The one broad except of the command line is here."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is begun is put away for either signal
     try:
         run()
     except Stop as stop:
@@ -31,6 +33,8 @@ def guarded(run: Callable[[], object]) -> NoReturn:
     except KeyboardInterrupt:
         _leave("interrupted", INTERRUPTED)
     except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:  # typer has made it of the KeyboardInterrupt
+            _leave("interrupted", INTERRUPTED)
         _exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
     except Exception as error:  # noqa: BLE001 - the border to the person: a bug must not look like a verdict
         _leave(_paste_able(error), INCOMPLETE)
