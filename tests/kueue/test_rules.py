@@ -69,8 +69,6 @@ def test_the_api_version_of_a_release() -> None:
 
 SCALARS = st.none() | st.text() | st.integers()
 JSON = st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(st.text(), part))
-    st.none() | st.text() | st.integers(), lambda part: st.lists(part) | st.dictionaries(st.text(), part)
-)
 
 
 @given(st.integers(100, 599), st.fixed_dictionaries({}, optional={"message": JSON, "metadata": JSON}))
