@@ -34,10 +34,39 @@ class KueueWebhooksPolicy(_Part, frozen=True):
     rotation_seconds: int = 90
 
 
+class VllmRequirement(_Part, frozen=True, kw_only=True):
+    """The mode that some engines must run in. Every field given must match; globs, `Kind name` for `workload`."""
+
+    mode: Literal["report", "require-graphs", "require-eager"]
+    namespace: str = "*"
+    workload: str = "*"
+    labels: dict[str, str] = {}
+
+
+class VllmModePolicy(_Part, frozen=True):
+    """What `vllm-mode` asks for.
+
+    `mode` holds for every engine; the first of `requirements` that matches goes before it, and the pod's
+    annotation gpuctl.dev/vllm-mode before both.
+    `concurrency`: fewer requests of full length at a time are a warning.
+    `kv_share`: a smaller share of the budget for the KV cache is a warning.
+    `graph_reserve_gib`: must be free beside graphs that lie outside of the budget.
+    `shared_utilization`: engines that share a GPU may use this much of it together.
+    """
+
+    mode: Literal["report", "require-graphs", "require-eager"] = "report"
+    requirements: tuple[VllmRequirement, ...] = ()
+    concurrency: float = 1.0
+    kv_share: float = 0.0
+    graph_reserve_gib: float = 0.5
+    shared_utilization: float = 0.95
+
+
 class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """One section per check, under the check's name."""
 
     kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
+    vllm_mode: VllmModePolicy = VllmModePolicy()
 
 
 class Waiver(_Part, frozen=True, kw_only=True):
@@ -81,7 +110,10 @@ BUILT_IN = {
     "default": Policy(),
     "strict": Policy(
         fail_on="warning",
-        checks=ChecksPolicy(kueue_webhooks=KueueWebhooksPolicy(ca_expiry_warning_days=90)),
+        checks=ChecksPolicy(
+            kueue_webhooks=KueueWebhooksPolicy(ca_expiry_warning_days=90),
+            vllm_mode=VllmModePolicy(mode="require-eager"),
+        ),
     ),
 }
 POLICY: Argument[Policy] = Argument("policy", BUILT_IN["default"])

@@ -67,7 +67,9 @@ def _no_values(_found: re.Match[str]) -> tuple[tuple[str, Value], ...]:
     return ()
 
 
-def _named(*names: str, whole: tuple[str, ...] = ()) -> Callable[[re.Match[str]], tuple[tuple[str, Value], ...]]:
+def _named(
+    *names: str, whole: tuple[str, ...] = ()
+) -> Callable[[re.Match[str]], tuple[tuple[str, Value], ...]]:
     def values(found: re.Match[str]) -> tuple[tuple[str, Value], ...]:
         pairs = zip(names, found.groups(), strict=False)
         return tuple(

@@ -9,7 +9,9 @@ from typing import Final
 
 _EAGER: Final = re.compile(r"[\s({,'\"]enforce_eager'?\"?\s*[=:]\s*(True|False|true|false)(?=[,)}\s])")
 _MODE_REPR: Final = re.compile(r"'cudagraph_mode': <CUDAGraphMode\.([A-Z_]+)")
-_MODE_JSON: Final = re.compile(r"[\"']cudagraph_mode[\"']:\s*(\d+|\[\d+,\s*\d+\]|\"[A-Za-z_]+\"|'[A-Za-z_]+')")
+_MODE_JSON: Final = re.compile(
+    r"[\"']cudagraph_mode[\"']:\s*(\d+|\[\d+,\s*\d+\]|\"[A-Za-z_]+\"|'[A-Za-z_]+')"
+)
 _LEVEL: Final = re.compile(r"[\"']level[\"']:\s*(\d)")
 _COMPILATION: Final = re.compile(r"'mode': <CompilationMode\.([A-Z_]+): (\d)")
 _USE_GRAPHS: Final = re.compile(r"\"use_cudagraph\":\s*(true|false)")

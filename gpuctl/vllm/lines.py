@@ -55,7 +55,7 @@ class Line:
 
 
 # What a serving engine prints most of: requests, whose prompts are nobody's business.
-_NOISE: Final = (' HTTP/1.', "Received request ", "Added request ", "Finished request ", "Aborted request ")
+_NOISE: Final = (" HTTP/1.", "Received request ", "Added request ", "Finished request ", "Aborted request ")
 _FRAME: Final = re.compile(r"\d+%\|")
 
 
@@ -158,7 +158,7 @@ def _of_json(text: str, found: _Decoration) -> str:
     if time:
         found.at = found.at or _time(time[1], time[2])
         found.order = found.order or time[1].replace("T", " ")
-    return message.rstrip("\n")
+    return str(message).rstrip("\n")
 
 
 def _time(text: str, zone: str | None) -> datetime | None:

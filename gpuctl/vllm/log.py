@@ -17,6 +17,7 @@ from gpuctl.vllm.failures import Failure, failure
 from gpuctl.vllm.lines import Line, lines
 
 LONGEST_EVIDENCE: Final = 240
+LONG: Final = 1_000_000  # characters; a longer log was surely not read to its end
 MOST_QUOTES: Final = 12  # of one start
 _REQUEST: Final = re.compile(r' - "(?:GET|POST|HEAD) /[^"\s]* HTTP/1')
 
@@ -118,6 +119,7 @@ class EngineLog:
     steady: bool = False  # lines of a serving engine
     first_at: datetime | None = None
     last_at: datetime | None = None
+    cut: bool = False  # as long as a log is read at most: its start may go on beyond
 
     @property
     def start(self) -> Start | None:
@@ -136,7 +138,7 @@ def parse(text: str) -> EngineLog:
     reader = _Reader(steady=_REQUEST.search(text) is not None)
     for line in _in_order(text):
         reader.take(line)
-    return reader.result()
+    return replace(reader.result(), cut=len(text) > LONG)
 
 
 def kept(text: str) -> str:
@@ -215,7 +217,7 @@ class _Attempt:
     workers: set[str] = field(default_factory=set)
 
     def restarted_by(self, line: Line, stage: int, key: str) -> bool:
-        if stage > _WEIGHTS or self.stage < _WEIGHTS and not self.failures:
+        if stage > _WEIGHTS or (self.stage < _WEIGHTS and not self.failures):
             return False
         if self.failures:
             return True
@@ -390,7 +392,11 @@ def _engine(attempt: _Attempt, line: Line, engine: str = "") -> None:
         attempt.workers |= {f"VllmWorker pid={line.pid}", "VllmWorker driver"}
     elif line.process.startswith(("VllmWorker_", "Worker_")):
         attempt.workers.add(line.process)
-    known = engine or _ENGINE_BY_PROCESS.get(line.process.partition("_")[0], "") or _ENGINE_BY_MODULE.get(line.module, "")
+    known = (
+        engine
+        or _ENGINE_BY_PROCESS.get(line.process.partition("_")[0], "")
+        or _ENGINE_BY_MODULE.get(line.module, "")
+    )
     if known and "engine" not in attempt.values:
         attempt.set(engine=known)
 
@@ -491,7 +497,12 @@ def _breakdown(reader: _Reader, line: Line, found: re.Match[str]) -> None:
     _engine(attempt, line, "V1")
     free, total, utilization, budget, usage, kv = found.groups()
     attempt.rank(
-        line, total=float(total), budget=float(budget), free_at_start=float(free), kv=float(kv), **_usage(usage)
+        line,
+        total=float(total),
+        budget=float(budget),
+        free_at_start=float(free),
+        kv=float(kv),
+        **_usage(usage),
     )
     attempt.set(utilization=float(utilization))
     attempt.show(line)
@@ -582,52 +593,102 @@ _START_VALUES: Final = frozenset({"max_model_len", "kv_tokens", "utilization"})
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
     (re.compile(pattern), act)
     for pattern, act in (
-        (r"Engine \d+: .*?Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs.*?KV cache usage: "
-         r"(?P<usage>[\d.]+)%", _steady),
-        (r"Avg prompt throughput: .*?Running: (?P<running>\d+) reqs.*?(?:Pending|Waiting): (?P<waiting>\d+) reqs.*?"
-         r"KV cache usage: (?P<usage>[\d.]+)%", _steady),
+        (
+            r"Engine \d+: .*?Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs.*?KV cache usage: "
+            r"(?P<usage>[\d.]+)%",
+            _steady,
+        ),
+        (
+            r"Avg prompt throughput: .*?Running: (?P<running>\d+) reqs.*?(?:Pending|Waiting): (?P<waiting>\d+) reqs.*?"
+            r"KV cache usage: (?P<usage>[\d.]+)%",
+            _steady,
+        ),
         (r"Initializing an? (?:(V0|V1) )?LLM engine \((?:v)?([^)]+)\) with config: (.*)", _config),
         (r"(?:vLLM API server version |[▀▄█ ]+version )v?(\S+)", _banner),
         (r"(?:non-default )?args: (\{.*|Namespace\(.*)", _args),
         (r"Automatically detected platform (\w+)", _platform),
         (r"Using max model len (\d+)", _max_len),
         (r"Enforce eager set, |Cudagraph is disabled under eager mode", _eager),
-        (r"To see benefits of async output processing, enable CUDA graph\. Since, enforce-eager is enabled", _eager),
+        (
+            r"To see benefits of async output processing, enable CUDA graph\. Since, enforce-eager is enabled",
+            _eager,
+        ),
         (r"Skipping (?:encoder and decoder )?CUDA graph capture", _fallback),
-        (r"(?:\[?\w*\]?\s*)?C(?:UDA|uda) ?[Gg]raph is not supported (?:on|for) .*(?:fallback to|disabl)", _fallback),
-        (r"(?:CUDA graph is not supported .*fallback to (?:the )?eager|Forcing enforce_eager|Data Parallel: Forcing enforce eager"
-         r"|Forcing enforce eager|(?:WideEP|DeepEP).*Disabling CUDA Graphs|.*disabling cudagraph|XPU Graph is not supported"
-         r"|FlashAttention2 does not support CUDA graphs with encoder-decoder|No valid cudagraph capture sizes remain"
-         r"|Cudagraph mode \S+ is not compatible with compilation mode .*NONE|.*Setting cudagraph_mode to NONE)", _fallback),
-        (r"CUDAGraphMode\.[A-Z_]+ is not supported with .*?setting cudagraph_mode=(?:CUDAGraphMode\.)?([A-Z_]+)", _downgrade),
-        (r".{0,200}?(?:[Ss]etting|[Oo]verriding|[Ff]alling back).{0,80}cudagraph_mode (?:to|=) ?(?:CUDAGraphMode\.)?"
-         r"(PIECEWISE|FULL_DECODE_ONLY|FULL_AND_PIECEWISE|FULL)\b", _downgrade),
+        (
+            r"(?:\[?\w*\]?\s*)?C(?:UDA|uda) ?[Gg]raph is not supported (?:on|for) .*(?:fallback to|disabl)",
+            _fallback,
+        ),
+        (
+            r"(?:CUDA graph is not supported .*fallback to (?:the )?eager|Forcing enforce_eager|Data Parallel: Forcing enforce eager"
+            r"|Forcing enforce eager|(?:WideEP|DeepEP).*Disabling CUDA Graphs|.*disabling cudagraph|XPU Graph is not supported"
+            r"|FlashAttention2 does not support CUDA graphs with encoder-decoder|No valid cudagraph capture sizes remain"
+            r"|Cudagraph mode \S+ is not compatible with compilation mode .*NONE|.*Setting cudagraph_mode to NONE)",
+            _fallback,
+        ),
+        (
+            r"CUDAGraphMode\.[A-Z_]+ is not supported with .*?setting cudagraph_mode=(?:CUDAGraphMode\.)?([A-Z_]+)",
+            _downgrade,
+        ),
+        (
+            r".{0,200}?(?:[Ss]etting|[Oo]verriding|[Ff]alling back).{0,80}cudagraph_mode (?:to|=) ?(?:CUDAGraphMode\.)?"
+            r"(PIECEWISE|FULL_DECODE_ONLY|FULL_AND_PIECEWISE|FULL)\b",
+            _downgrade,
+        ),
         (rf"Graph capturing finished in \d+ secs?(?:, took {_N} GiB|\.|$)", _done),
         (rf"CUDA graph pool memory: {_N} GiB \(actual\), {_N} GiB \(estimated\)", _pool),
-        (r"Capturing (?:the model for CUDA graphs|cudagraphs for decoding)", _sign(Sign.CAPTURING, engine="V0")),
+        (
+            r"Capturing (?:the model for CUDA graphs|cudagraphs for decoding)",
+            _sign(Sign.CAPTURING, engine="V0"),
+        ),
         (r"Capturing CUDA graph(?: shapes|s \()", _sign(Sign.CAPTURING)),
         (r"Profiling CUDA graph memory: ", _sign(Sign.CAPTURING, estimated=True)),
         (rf"Estimated CUDA graph memory: {_N} GiB", _estimate),
         (r"Compiling a graph for |torch\.compile (?:takes|took) ", _sign(Sign.COMPILING)),
         (rf"(?:Loading model weights|Model loading) took {_N} (?:GB|GiB)\b", _weights),
-        (rf"Memory profiling results: total_gpu_memory={_N}GiB .*?peak_torch_memory={_N}GiB .*?non_torch_memory={_N}GiB "
-         rf"kv_cache_size={_N}GiB gpu_memory_utilization={_N}", _profile),
-        (rf"the current vLLM instance can use total_gpu_memory \({_N}GiB\) x gpu_memory_utilization \({_N}\) = {_N}GiB", _budget),
-        (rf"model weights take {_N}GiB; non_torch_memory takes {_N}GiB; PyTorch activation peak memory takes {_N}GiB; "
-         rf"the rest of the memory reserved for KV Cache is {_N}GiB", _split),
+        (
+            rf"Memory profiling results: total_gpu_memory={_N}GiB .*?peak_torch_memory={_N}GiB .*?non_torch_memory={_N}GiB "
+            rf"kv_cache_size={_N}GiB gpu_memory_utilization={_N}",
+            _profile,
+        ),
+        (
+            rf"the current vLLM instance can use total_gpu_memory \({_N}GiB\) x gpu_memory_utilization \({_N}\) = {_N}GiB",
+            _budget,
+        ),
+        (
+            rf"model weights take {_N}GiB; non_torch_memory takes {_N}GiB; PyTorch activation peak memory takes {_N}GiB; "
+            rf"the rest of the memory reserved for KV Cache is {_N}GiB",
+            _split,
+        ),
         (r"# (?:GPU|cuda) blocks: (\d+)", _blocks),
-        (rf"GPU KV cache size: ([\d,]+) tokens(?:, Maximum concurrency for ([\d,]+) tokens per request: {_N}x)?", _tokens),
+        (
+            rf"GPU KV cache size: ([\d,]+) tokens(?:, Maximum concurrency for ([\d,]+) tokens per request: {_N}x)?",
+            _tokens,
+        ),
         (rf"Available KV cache memory: {_N} GiB", _kv_gib),
         (rf"Maximum concurrency for ([\d,]+) tokens per request: {_N}x", _concurrency),
-        (r"CUDA graph memory profiling is enabled .*?--gpu-memory-utilization=([\d.]+)", _inside(inside=True)),
-        (r"CUDA graph memory profiling is disabled .*?--gpu-memory-utilization from ([\d.]+)", _inside(inside=False)),
-        (r"In v0\.19, CUDA graph memory profiling will be enabled.*?--gpu-memory-utilization from ([\d.]+)",
-         _inside(inside=False)),
-        (rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup\. Desired GPU memory utilization is "
-         rf"\({_N}, {_N} GiB\)\. Actual usage is (.*?)\. Replace .*Current kv cache memory in use is {_N} GiB", _breakdown),
+        (
+            r"CUDA graph memory profiling is enabled .*?--gpu-memory-utilization=([\d.]+)",
+            _inside(inside=True),
+        ),
+        (
+            r"CUDA graph memory profiling is disabled .*?--gpu-memory-utilization from ([\d.]+)",
+            _inside(inside=False),
+        ),
+        (
+            r"In v0\.19, CUDA graph memory profiling will be enabled.*?--gpu-memory-utilization from ([\d.]+)",
+            _inside(inside=False),
+        ),
+        (
+            rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup\. Desired GPU memory utilization is "
+            rf"\({_N}, {_N} GiB\)\. Actual usage is (.*?)\. Replace .*Current kv cache memory in use is {_N} GiB",
+            _breakdown,
+        ),
         (rf"Initial free memory {_N} GiB, reserved {_N} GiB memory for KV Cache", _manual),
         (r"init engine \(profile, create kv cache, warmup model\) took", _initialised),
-        (r"Available routes are|Started server process|Application startup complete|Uvicorn running on|Starting vLLM (?:API )?server", _serving),
+        (
+            r"Available routes are|Started server process|Application startup complete|Uvicorn running on|Starting vLLM (?:API )?server",
+            _serving,
+        ),
         (r".{0,120}?is preempted by .*?total_cumulative_preemption_cnt=(\d+)", _preempted),
     )
 )

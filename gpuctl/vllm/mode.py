@@ -99,7 +99,9 @@ def _hinted(start: Start, image: Version | None) -> Mode | None:
         why = "it compiled the model, which these versions do only for graphs"
         return Mode(True, Confidence.INFERRED, why, quote=_quote(start, Sign.COMPILING))
     if start.engine == "V0" and start.gpu_blocks and Sign.SERVING in start.signs:
-        return Mode(False, Confidence.INFERRED, "it served after its KV cache was laid out, and captured nothing")
+        return Mode(
+            False, Confidence.INFERRED, "it served after its KV cache was laid out, and captured nothing"
+        )
     return None
 
 

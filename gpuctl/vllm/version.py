@@ -8,7 +8,9 @@ from functools import total_ordering
 from typing import Final
 
 # `v0.11.0rc2.dev399+ge94cfd51d`, `0.10.1.1`, `v0.8.5-cu128`, `0.9`. A bare date or hash is no version.
-_VERSION: Final = re.compile(r"(?<![\w.])v?(0|1)\.(\d{1,2})(?:\.(\d{1,2}))?(?![\d])(?:[.+\-_]?[A-Za-z0-9.+_-]*)?")
+_VERSION: Final = re.compile(
+    r"(?<![\w.])v?(0|1)\.(\d{1,2})(?:\.(\d{1,2}))?(?![\d])(?:[.+\-_]?[A-Za-z0-9.+_-]*)?"
+)
 
 
 @total_ordering

@@ -1,0 +1,254 @@
+"""What an engine needs of its GPU fits, with room for what vLLM does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpuctl.audit.assertion import Strength, every
+from gpuctl.audit.finding import Evidence, Finding
+from gpuctl.audit.policy import POLICY, Policy
+from gpuctl.checks.vllm_mode import codes
+from gpuctl.checks.vllm_mode.words import finding, get, gib, in_spec, line_with, log_command, percent
+from gpuctl.facts.fact import given
+from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, Unknown
+from gpuctl.vllm import baseline as baselines
+from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline
+from gpuctl.vllm.engine import Engine
+from gpuctl.vllm.engines import EngineRef
+from gpuctl.vllm.facts import engines_of_vLLM
+from gpuctl.vllm.memory import Memory
+
+TOO_HIGH = 0.97
+SHARING = "nvidia.com/gpu.sharing-strategy"
+TIME_SLICING = "time-slicing"
+V0_NON_TORCH_GIB = 2.0
+MEMORY_LINES = "GiB|KV cache|gpu_memory_utilization|blocks"
+
+
+@every(
+    engines_of_vLLM,
+    "every engine's graphs fit beside or inside of its memory budget",
+    given(POLICY),
+    Strength.PROOF,
+)
+def room_for_graphs(engine: Engine, policy: Policy) -> Iterator[Finding]:
+    if not engine.mode.graphs:
+        raise NotKnown(Inapplicable("it runs eager"))
+    reserve = policy.checks.vllm_mode.graph_reserve_gib
+    memory = engine.memory
+    tight = [each for each in memory if _tight(each, reserve)]
+    if tight:
+        yield _outside(engine, min(tight, key=lambda each: each.free_outside or 0.0), reserve)
+    elif (engine.utilization or 0.0) >= TOO_HIGH and not _manual(engine):
+        yield _too_high(engine)
+
+
+def _tight(memory: Memory, reserve: float) -> bool:
+    graphs, free = memory.rank.graphs, memory.free_outside
+    return memory.inside is False and graphs is not None and free is not None and free < reserve
+
+
+def _manual(engine: Engine) -> bool:
+    return "kv-cache-memory-bytes" in engine.settings.flags or bool(engine.start and engine.start.manual_kv)
+
+
+def _outside(engine: Engine, memory: Memory, reserve: float) -> Finding:
+    rank = memory.rank
+    total, budget, graphs = memory.total or 0.0, memory.budget or 0.0, rank.graphs or 0.0
+    name = f" (rank {rank.name})" if rank.name else ""
+    return finding(
+        engine,
+        codes.GRAPHS_OUTSIDE,
+        f"captured {gib(graphs)} of graphs outside of its budget{name}: of {gib(total)}, {gib(budget)} are budget, which "
+        f"leaves {gib(memory.free_outside or 0.0)}, less than the {gib(reserve)} that should stay free; it may run out "
+        "of memory under load",
+        (
+            *line_with(engine, "Graph capturing finished"),
+            *line_with(engine, "total_gpu_memory"),
+            *line_with(engine, "profiling"),
+            in_spec(engine, f"utilisation {percent(engine.utilization or 0.0)}{_by_device(engine)}"),
+        ),
+        log_command(engine, MEMORY_LINES),
+        f"lower --gpu-memory-utilization of {engine.workload} to "
+        f"{max(0.1, (total - graphs - 2 * reserve) / total if total else 0.85):.2f} or capture fewer sizes "
+        "(--max-num-seqs, --cudagraph-capture-sizes); not eager mode. Risk: the KV cache shrinks by as much",
+        cause="outside",
+    )
+
+
+def _by_device(engine: Engine) -> str:
+    size = engine.device_gib
+    return f", GPU or slice of {gib(size)} by the node's labels" if size else ""
+
+
+def _too_high(engine: Engine) -> Finding:
+    return finding(
+        engine,
+        codes.TOO_HIGH,
+        f"runs graphs at a utilisation of {percent(engine.utilization or 0.0)}: what is left holds neither the "
+        "driver's context nor a graph estimate that came out too small (0.98 is known to crash where 0.97 works)",
+        (in_spec(engine, f"--gpu-memory-utilization {engine.utilization}"), *line_with(engine, "utilization")),
+        log_command(engine, MEMORY_LINES),
+        f"set --gpu-memory-utilization of {engine.workload} to 0.95 or less; risk: a little less KV cache",
+        cause="high",
+    )
+
+
+@every(
+    engines_of_vLLM,
+    "engines that share a GPU ask together for no more than it has",
+    given(POLICY, engines_of_vLLM),
+)
+def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]) -> Iterator[Finding]:
+    if engine.node is None or not _shares(engine):
+        raise NotKnown(Inapplicable("its GPU is its own, or nobody says it is not"))
+    node = engine.node.metadata.name
+    together = [each for _, each in engines.known() if _shares(each) and each.pod.spec.node_name == node]
+    counted = [each for each in together if not _manual(each) and each.utilization is not None]
+    gpus = _gpu_count(engine)
+    total = sum(each.utilization or 0.0 for each in counted)
+    limit = policy.checks.vllm_mode.shared_utilization
+    if gpus and total > limit * gpus:
+        yield finding(
+            engine,
+            codes.SHARED_TOO_MUCH,
+            f"shares the {gpus} GPUs of node {node} with {len(together) - 1} others by time-slicing, which gives each the "
+            f"whole memory: together they ask for {percent(total)} of {percent(float(gpus))}",
+            tuple(_share(each) for each in counted[:5]),
+            f"kubectl get pods -A --field-selector spec.nodeName={node}",
+            f"divide the memory: --gpu-memory-utilization of all engines on a GPU must add up to {limit} at most, or "
+            "give each --kv-cache-memory-bytes; start them one after another. MIG slices would be theirs alone",
+            cause=f"shared {node}",
+        )
+
+
+def _shares(engine: Engine) -> bool:
+    labels = engine.node.metadata.labels if engine.node else {}
+    whole = {"nvidia.com/gpu", "nvidia.com/gpu.shared"} & set(engine.resources)
+    return bool(whole) and labels.get(SHARING) == TIME_SLICING
+
+
+def _gpu_count(engine: Engine) -> int:
+    count = engine.node.metadata.labels.get("nvidia.com/gpu.count", "") if engine.node else ""
+    return int(count) if count.isdecimal() and len(count) < 6 else 0  # noqa: PLR2004
+
+
+def _share(engine: Engine) -> Evidence:
+    where = f"container {engine.ref.container}"
+    return Evidence(engine.ref.pod, where, f"utilisation {percent(engine.utilization or 0.0)}")
+
+
+@every(
+    engines_of_vLLM,
+    "every engine's KV cache holds what the policy asks",
+    given(POLICY),
+    Strength.PROOF,
+)
+def enough_kv_cache(engine: Engine, policy: Policy) -> Iterator[Finding]:
+    start = engine.told
+    if start.failure:
+        raise NotKnown(Inapplicable("it did not start"))
+    section = policy.checks.vllm_mode
+    if start.concurrency is not None and start.concurrency < section.concurrency:
+        yield finding(
+            engine,
+            codes.LOW_CONCURRENCY,
+            f"can serve {start.concurrency:g} requests of {start.max_model_len or 'the maximum'} tokens at a time, and the "
+            f"policy asks for {section.concurrency:g}",
+            tuple(line_with(engine, "Maximum concurrency")),
+            log_command(engine, MEMORY_LINES),
+            f"lower --max-model-len of {engine.workload} to what requests need, or give it more memory; risk: longer "
+            "requests are refused",
+            cause="concurrency",
+        )
+    share = _smallest_share(engine.memory)
+    if share is not None and share < section.kv_share:
+        yield finding(
+            engine,
+            codes.SMALL_KV_SHARE,
+            f"has {percent(round(share, 3))} of its budget for the KV cache, and the policy asks for "
+            f"{percent(section.kv_share)}",
+            tuple(line_with(engine, "KV")),
+            log_command(engine, MEMORY_LINES),
+            "use a smaller or quantised model, more GPUs, or an fp8 KV cache; risk: as of any change of the model",
+            cause="share",
+        )
+
+
+def _smallest_share(memory: Iterable[Memory]) -> float | None:
+    shares = (each.rank.kv / each.budget for each in memory if each.rank.kv is not None and each.budget)
+    return min(shares, default=None)
+
+
+@every(
+    engines_of_vLLM,
+    "every engine had its GPU to itself when it started",
+    given(),
+    Strength.PROOF,
+)
+def alone_at_start(engine: Engine) -> Iterator[Finding]:
+    for memory in engine.memory:
+        others = _others(engine, memory)
+        if others is not None:
+            rank = f" (rank {memory.rank.name})" if memory.rank.name else ""
+            yield finding(
+                engine,
+                codes.CO_TENANT,
+                f"found {gib(others)} of its GPU taken when it started{rank}: another process uses it",
+                tuple(line_with(engine, "non_torch" if engine.start and engine.start.engine == "V0" else "Free memory")),
+                log_command(engine, MEMORY_LINES),
+                "find the process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): an old pod "
+                "that still terminates, a second engine, a keep-alive script; risk of ending it: that of its owner",
+                mark=memory.rank.name,
+                cause="co-tenant",
+            )
+
+
+def _others(engine: Engine, memory: Memory) -> float | None:
+    """Memory that somebody else holds, if it is more than drivers and contexts take."""
+    taken, total = memory.others_at_start, memory.total
+    if taken is not None and total and taken >= max(2.0, 0.1 * total):
+        return taken
+    version = engine.version
+    v0 = engine.start is not None and engine.start.engine == "V0" and (version is None or version.before(0, 11, 0))
+    if v0 and memory.rank.non_torch is not None and memory.rank.non_torch >= V0_NON_TORCH_GIB:
+        return memory.rank.non_torch
+    return None
+
+
+@every(
+    engines_of_vLLM,
+    "every engine's memory is as it was in the baseline",
+    given(MEMORY_BASELINE),
+    Strength.PROOF,
+)
+def like_the_baseline(engine: Engine, baseline: MemoryBaseline | None) -> Iterator[Finding]:
+    if baseline is None:
+        raise NotKnown(Inapplicable("no baseline was given (--memory-baseline FILE)"))
+    before = baseline.of(engine)
+    if before is None:
+        raise NotKnown(Inapplicable("the baseline does not know it"))
+    now = baselines.measured(engine)
+    if now is None:
+        raise NotKnown(Unknown(Reason.NOT_ASKED, "its log does not tell its memory", str(engine.ref)))
+    changes = tuple(baselines.drift(before, now))
+    if changes:
+        yield finding(
+            engine,
+            codes.DRIFTED,
+            f"needs its GPU otherwise than on {baseline.taken_at:%Y-%m-%d}: {'; '.join(changes)}",
+            (
+                Evidence(engine.ref.pod, "memory baseline", f"vLLM {before.version or 'unknown'}, {before.mode or 'mode unknown'}"),
+                in_spec(engine, f"now vLLM {now.version or 'unknown'}, {now.mode or 'mode unknown'}"),
+                *line_with(engine, "KV cache"),
+            ),
+            log_command(engine, MEMORY_LINES),
+            "find out what changed (version, model, arguments, a neighbour on the GPU); take a new baseline with "
+            "`gpuctl vllm --save-memory-baseline FILE` once it is meant to be so",
+            cause="drift",
+        )
+
+
+def show(engine: Engine) -> str:
+    """The command that shows an engine's pod."""
+    return get(engine.ref.pod)

@@ -1,0 +1,90 @@
+"""The mode that arguments, environment and version lead to, before or without any log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpuctl.vllm.arguments import Settings
+from gpuctl.vllm.mode import Confidence, Mode, default_variant
+from gpuctl.vllm.version import Version
+
+_LEVELS: Final = {0: "NONE", 1: "PIECEWISE", 2: "FULL_AND_PIECEWISE", 3: "FULL_AND_PIECEWISE"}
+_TRUE: Final = frozenset({"1", "true", "yes", "on", "y"})
+
+
+def configured(
+    settings: Settings, environment: Mapping[str, str], version: Version | None, *, platform: str = ""
+) -> Mode | None:
+    """The mode, or None where this version's meaning of what is set is not certain."""
+    if settings.eager:
+        return _eager(f"{settings.eager.origin} asks for it")
+    if platform:
+        return _eager(f"graphs are not made on {platform}")
+    if settings.no_graphs:
+        return _no_graphs(settings, version)
+    if environment.get("TORCH_COMPILE_DISABLE", "").lower() in _TRUE and _from(version, 0, 12, 0):
+        return _eager("TORCH_COMPILE_DISABLE switches compilation off, and the graphs with it")
+    if "O" in settings.flags:
+        return _by_level(settings, version)
+    if _mode_none(settings) and _from(version, 0, 12, 0):
+        return _eager("compilation mode none")
+    variant = settings.get("compilation-config.cudagraph_mode").rpartition(".")[2].upper()
+    return _graphs(
+        variant or default_variant(version), "the arguments leave graphs on" if variant else "the default"
+    )
+
+
+def asked_for_eager(settings: Settings) -> str:
+    """What in the pod's own spec asks for a run without graphs, by name; empty if nothing does."""
+    flag = settings.eager or settings.no_graphs
+    return flag.origin if flag else ""
+
+
+def _eager(why: str) -> Mode:
+    return Mode(False, Confidence.INFERRED, why)
+
+
+def _graphs(variant: str, why: str) -> Mode:
+    return Mode(True, Confidence.INFERRED, why, variant)
+
+
+def _from(version: Version | None, *wanted: int) -> bool:
+    return version is not None and not version.before(*wanted)
+
+
+def _no_graphs(settings: Settings, version: Version | None) -> Mode | None:
+    flag = settings.no_graphs
+    assert flag is not None  # noqa: S101 - asked before
+    if version is not None and version.before(0, 6, 5):
+        return _graphs("", "this version knows no compilation config")
+    return _eager(f"{flag.origin} switches graphs off")
+
+
+def _by_level(settings: Settings, version: Version | None) -> Mode | None:
+    """-O meant a level of compilation up to 0.11 and means a bundle of settings since 0.12."""
+    level = settings.whole("O")
+    variant = settings.get("compilation-config.cudagraph_mode").rpartition(".")[2].upper()
+    if variant:
+        return _graphs(variant, "the arguments name the graphs' mode")
+    if level is None:
+        return _graphs(default_variant(version), "the default")
+    if version is None:
+        return None if level in (0, 1) else _graphs("", f"-O{level}")
+    if not version.before(0, 12, 0):
+        mode = _LEVELS.get(level, "FULL_AND_PIECEWISE")
+        return _eager(f"-O{level}") if mode == "NONE" else _graphs(mode, f"-O{level}")
+    return _by_old_level(level, version)
+
+
+def _by_old_level(level: int, version: Version) -> Mode | None:
+    if level == 3:  # noqa: PLR2004 - the level of V1's own default
+        return _graphs(default_variant(version), "-O3")
+    if not version.before(0, 8, 5) and version.before(0, 10, 1):
+        return _graphs("", f"this version's V1 engine takes -O{level} for -O3")
+    return None
+
+
+def _mode_none(settings: Settings) -> bool:
+    value = settings.get("compilation-config.mode").rpartition(".")[2].upper()
+    return value in ("NONE", "0")

@@ -1,0 +1,220 @@
+"""One engine with all that is known of it: its arguments, its log, the GPU it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpuctl.facts.state import Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, value
+from gpuctl.vllm import memory as memories
+from gpuctl.vllm import mode as modes
+from gpuctl.vllm import version as versions
+from gpuctl.vllm.arguments import Settings
+from gpuctl.vllm.configured import asked_for_eager, configured
+from gpuctl.vllm.engines import EngineRef, Found, gpus, leader_of, workload
+from gpuctl.vllm.failures import Failure
+from gpuctl.vllm.launch import Launch, Variables
+from gpuctl.vllm.log import EngineLog, Start
+from gpuctl.vllm.memory import Memory
+from gpuctl.vllm.mode import Mode
+from gpuctl.vllm.objects import EngineContainerStatus, EngineNode, EnginePod
+from gpuctl.vllm.version import Version
+
+ROTATED = "its log begins after its start: the lines that tell were rotated away"
+SILENT = "its log does not tell"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`log` and `before` (of the previous process) are None where no such log was ever written."""
+
+    found: Found
+    launch: Launch
+    settings: Settings
+    environment: Variables
+    node: EngineNode | None = None
+    log: State[EngineLog] | None = None
+    before: State[EngineLog] | None = None
+
+    @property
+    def ref(self) -> EngineRef:
+        """The engine's name."""
+        return self.found.ref
+
+    @property
+    def pod(self) -> EnginePod:
+        """The pod it runs in."""
+        return self.found.pod
+
+    @property
+    def workload(self) -> str:
+        """What a person calls the thing it belongs to."""
+        return workload(self.pod)
+
+    @property
+    def status(self) -> EngineContainerStatus:
+        """What the kubelet says of its container."""
+        named = (each for each in self.pod.status.container_statuses if each.name == self.ref.container)
+        return next(named, EngineContainerStatus(self.ref.container))
+
+    @cached_property
+    def start(self) -> Start | None:
+        """The start that tells most: the running process's, else the one of the process before."""
+        return self._start(self.log) or self._start(self.before)
+
+    @staticmethod
+    def _start(log: State[EngineLog] | None) -> Start | None:
+        if not isinstance(log, Known) or log.value.begins_later:
+            return None
+        return log.value.start
+
+    @property
+    def version(self) -> Version | None:
+        """By the log, else by the image's tag."""
+        told = versions.parse(self.start.version) if self.start else None
+        return told or self.found.image_version
+
+    @property
+    def leader(self) -> str:
+        """For a worker of a group: who leads it."""
+        return leader_of(self.pod)
+
+    @property
+    def state(self) -> str:
+        """not started, starting, serving, failed, or worker: what it does now, in a word."""
+        ran = self.status.state.running or self.status.state.terminated or self.status.restart_count
+        if self.leader:
+            return "worker"
+        if not ran:
+            return "not started"
+        if self.failure and not self.status.ready:
+            return "failed"
+        return "starting" if self._starting else "serving"
+
+    @property
+    def _starting(self) -> bool:
+        if isinstance(self.log, Known) and self.log.value.start and not self.log.value.cut:
+            start = self.log.value.start
+            return bool(start.quotes) and not start.ready and start.failure is None
+        return not self.status.ready
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the newest attempt to start failed; None if it did not, or nobody can tell."""
+        for log in (self.log, self.before):
+            if isinstance(log, Known) and log.value.starts:
+                return log.value.starts[-1].failure
+        return None
+
+    @property
+    def told(self) -> Start:
+        """What the log tells of the start, or `NotKnown` with the reason."""
+        if self.start is not None:
+            return self.start
+        raise NotKnown(self._why_untold())
+
+    def _why_untold(self) -> Unknown | Inapplicable:
+        if self.state in ("not started", "starting"):
+            return Inapplicable(f"the engine is {self.state}")
+        if isinstance(self.log, Unknown | Inapplicable):
+            return self.log
+        rotated = isinstance(self.log, Known) and self.log.value.begins_later
+        return Unknown(Reason.NOT_ASKED, ROTATED if rotated else SILENT, str(self.ref))
+
+    @cached_property
+    def mode(self) -> Mode:
+        """The effective mode, or `NotKnown` with the reason. A worker's is its leader's."""
+        if self.leader:
+            raise NotKnown(Inapplicable(f"a worker: the log of {self.leader} tells"))
+        if self.state in ("not started", "starting"):
+            raise NotKnown(Inapplicable(f"the engine is {self.state}"))
+        shown = modes.of_start(self.start, self.found.image_version) if self.start else None
+        if shown is not None:
+            return shown
+        planned = self.planned
+        if isinstance(planned, Known):
+            return planned.value
+        raise NotKnown(self._why_unknown(value_of(planned)))
+
+    def _why_unknown(self, planned: str) -> Unknown:
+        """A log that was tried and failed is the reason; else what the pod's spec hides."""
+        if isinstance(self.log, Unknown):
+            return Unknown(self.log.reason, f"{planned}; its log: {self.log.message}", str(self.ref))
+        rotated = isinstance(self.log, Known) and self.log.value.begins_later
+        said = f"{planned}; {ROTATED if rotated else SILENT}"
+        return Unknown(Reason.NOT_ASKED, said, str(self.ref))
+
+    @cached_property
+    def planned(self) -> State[Mode]:
+        """The mode that arguments, environment and version lead to."""
+        why = self.opaque
+        if why and not self.settings.eager:
+            return Unknown(Reason.NOT_ASKED, why, str(self.ref))
+        found = configured(
+            self.settings, self.environment.known, self.version, platform=self.found.stack.platform
+        )
+        if found is None:
+            return Unknown(Reason.NOT_ASKED, "the meaning of its -O flag depends on the version", str(self.ref))
+        return Known(found)
+
+    @property
+    def opaque(self) -> str:
+        """Why the pod's spec does not show everything it starts vLLM with; empty if it does."""
+        if self.found.stack.why_not:
+            return self.found.stack.why_not
+        if self.launch.words is None:
+            return self.launch.opaque or "its command does not show how it starts vLLM"
+        return self.launch.opaque
+
+    @property
+    def asked_for_eager(self) -> str:
+        """What in the pod's own spec asks for a run without graphs."""
+        return asked_for_eager(self.settings)
+
+    @property
+    def utilization(self) -> float | None:
+        """The share of the GPU it may use: by the log, the arguments, or the version's default."""
+        told = self.start.utilization if self.start else None
+        if told is not None:
+            return told
+        if "gpu-memory-utilization" in self.settings.flags or self.opaque:
+            return self.settings.utilization
+        return memories.default_utilization(self.version)
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """The GPU resources its container asks for."""
+        return gpus(self.found.container)
+
+    @property
+    def mig(self) -> tuple[str, ...]:
+        """The MIG slices among them."""
+        return tuple(name for name in self.resources if memories.slice_of(name) is not None)
+
+    @property
+    def device_gib(self) -> float | None:
+        """The size of one GPU or slice it has, by the node's labels."""
+        labels = self.node.metadata.labels if self.node else {}
+        return memories.device_gib(self.resources, labels)
+
+    @property
+    def memory(self) -> tuple[Memory, ...]:
+        """The memory of every rank, or `NotKnown`."""
+        return memories.of_start(self.told, self.version, self.utilization, self.device_gib)
+
+    @property
+    def starts(self) -> int:
+        """How many attempts to start its log shows."""
+        return len(self.log.value.starts) if isinstance(self.log, Known) else 0
+
+
+def value_of(state: State[Mode]) -> str:
+    """Why a mode is not known, in words."""
+    return state.message if isinstance(state, Unknown) else "" if isinstance(state, Known) else state.why
+
+
+def known_mode(engine: Engine) -> Mode | None:
+    """The mode if it is known."""
+    found = attempt(lambda: engine.mode)
+    return value(found) if isinstance(found, Known) else None
