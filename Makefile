@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-cluster cluster cluster-down lint lock schema examples clean
+.PHONY: demo test test-cluster cluster cluster-down lint lock schema examples sessions clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gpuctl check --from examples/degraded --fail-on never
@@ -15,6 +15,7 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -m "not cluster" -n auto
 
 test-cluster: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.bed build
 	$(BIN)/pytest -m cluster tests/cluster
 
 cluster: $(VENV)/.dev
@@ -56,6 +57,10 @@ examples: $(VENV)/.dev
 # The JSON Schemas of what gpuctl writes and reads, from the code.
 schema: $(VENV)/.dev
 	$(BIN)/python -m tests.schemas
+
+# The terminal sessions in README and docs, run anew.
+sessions: $(VENV)/.dev
+	$(BIN)/python -m tests.docs.sessions
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

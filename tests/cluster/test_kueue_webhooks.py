@@ -82,12 +82,23 @@ def killed(kueue: Kueue) -> None:
     kueue.restart()
 
 
-def crash_looping(kueue: Kueue) -> None:
-    """A manager that is started with a flag it does not know."""
+def crashing_rollout(kueue: Kueue) -> None:
+    """A new pod that is started with a flag it does not know, beside the old one, which still answers."""
     path = "/spec/template/spec/containers/0/args/-"
-    patch = json.dumps([{"op": "add", "path": path, "value": "--no-such-flag"}])
-    kueue.kubectl("-n", kueue.namespace, "patch", "deployment", kueue.deployment, "--type=json", "-p", patch)
+    _patch_deployment(kueue, [{"op": "add", "path": path, "value": "--no-such-flag"}])
     _until_restarted(kueue, 2)
+
+
+def crash_looping(kueue: Kueue) -> None:
+    """The same without an old pod."""
+    _patch_deployment(kueue, [{"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}}])
+    crashing_rollout(kueue)
+
+
+def _patch_deployment(kueue: Kueue, patch: list[dict[str, object]]) -> None:
+    kueue.kubectl(
+        "-n", kueue.namespace, "patch", "deployment", kueue.deployment, "--type=json", "-p", json.dumps(patch)
+    )
 
 
 def secret_gone(kueue: Kueue) -> None:
@@ -106,6 +117,14 @@ def service_renamed(kueue: Kueue) -> None:
 
 
 def conversion_broken(kueue: Kueue) -> None:
+    """Only reading what is there takes a conversion, so there is a LocalQueue."""
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "read-me", "namespace": "default"},
+        "spec": {"clusterQueue": "none"},
+    }
+    kueue.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(queue))
     write_bundles(kueue, "crds", lambda _: authority(timedelta(days=3000)))
 
 
@@ -134,6 +153,7 @@ class Fault:
     break_it: Callable[[Kueue], None]
     finds: set[tuple[str, str]]
     says: str
+    code: int = 1
 
 
 FAULTS = [
@@ -142,11 +162,12 @@ FAULTS = [
     Fault(one_older, {("KWH010", MUTATING)}, "another CA"),
     Fault(expired, {("KWH003", MUTATING), ("KWH003", VALIDATING)}, "expired"),
     Fault(no_replicas, {("KWH041", "kueue-controller-manager")}, "zero replicas"),
-    Fault(killed, {("KWH043", "kueue-controller-manager")}, "not ready"),
-    Fault(crash_looping, {("KWH042", "kueue-controller-manager")}, "crash"),
-    Fault(secret_gone, {("KWH043", "kueue-controller-manager")}, "not ready"),
+    Fault(killed, {("KWH043", "kueue-controller-manager")}, "is ready, so nothing answers"),
+    Fault(crashing_rollout, {("KWH042", "kueue-controller-manager")}, "answered by other pods", code=0),
+    Fault(crash_looping, {("KWH042", "kueue-controller-manager")}, "crashes again and again"),
+    Fault(secret_gone, {("KWH043", "kueue-controller-manager")}, "is ready, so nothing answers"),
     Fault(service_renamed, {("KWH030", "kueue-webhook-service")}, "does not exist"),
-    Fault(conversion_broken, {("KWH070", "localqueues.kueue.x-k8s.io")}, "read"),
+    Fault(conversion_broken, {("KWH070", "localqueues.kueue.x-k8s.io")}, "can't be read"),
     Fault(visibility_dead, {("KWH080", "v1beta2.visibility.kueue.x-k8s.io")}, "not available"),
 ]
 
@@ -171,7 +192,7 @@ def test_each_fault_is_found_live_and_in_its_snapshot_and_gone_when_healed(
     live = check("kueue-webhooks", "--save", str(snapshot), kubeconfig=bed.kubeconfig)
     assert fault.finds <= live.found(), live.findings()
     assert any(fault.says in each["message"] for each in live.findings()), live.findings()
-    assert live.code == 1
+    assert live.code == fault.code
     _same(live, check("kueue-webhooks", "--from", str(snapshot)))
     kueue.restore()
     healed = check("kueue-webhooks", kubeconfig=bed.kubeconfig)
