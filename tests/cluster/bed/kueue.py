@@ -28,6 +28,7 @@ _DEPLOYMENT_PATCH = [
     {"op": "replace", "path": f"{_CONTAINER}/image", "value": images.KUEUE},
     {"op": "replace", "path": f"{_CONTAINER}/imagePullPolicy", "value": "Never"},
     {"op": "replace", "path": f"{_CONTAINER}/readinessProbe/periodSeconds", "value": 1},  # less waiting
+    {"op": "replace", "path": f"{_CONTAINER}/resources/limits/memory", "value": "4Gi"},  # see load.py
 ]
 OVERLAY = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -6,6 +6,9 @@
 Nothing runs there and kwok leaves them alone. While the context is entered their leases are renewed, so the
 nodes stay Ready; the pods belong to Jobs that no controller manages, so nobody touches either. All names
 begin with "load-".
+
+Kueue follows all nodes and pods, for its topology-aware scheduling: at this size its manager needs more than the
+512 MiB of its manifests, so the bed gives it more.
 """
 
 import hashlib
@@ -13,7 +16,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +25,7 @@ from typing import Any
 
 from .bed import Bed
 from .etcd import REGISTRY, Etcd
+from .kubectl import KubectlError
 from .simulated import MADE_FOR, gpu_node
 
 MARK = "load-"
@@ -38,9 +42,8 @@ MODELS = (
     "meta-llama/Llama-3.3-70B-Instruct",
     "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
 )
-COUNTED = (f"{REGISTRY}minions/", f"{REGISTRY}namespaces/")
+REMOVED_FIRST = ("pods", "jobs", "minions", "namespaces")  # lest a controller replaces what is gone
 EVENTS = f"{REGISTRY}events/"  # controllers still write them after the end; they expire
-AT_ONCE = 100  # of the objects that nobody counts
 Object = dict[str, Any]
 Stored = tuple[str, Object]
 
@@ -53,28 +56,30 @@ class Load:
     pods: int
     namespaces: int
 
-    def places(self) -> Iterator[Stored]:
-        """Namespaces and nodes, by their keys in etcd."""
+    def objects(self) -> Iterator[Stored]:
+        """All objects by their keys; what others refer to goes first."""
         for index in range(self.namespaces):
             yield f"namespaces/{namespace(index)}", _namespace(index)
+        yield from self.leases()
         for index in range(self.nodes):
             yield f"minions/{node(index)}", _node(index)
-
-    def workloads(self) -> Iterator[Stored]:
-        """Jobs and their pods."""
-        for number in range(-(-self.pods // PODS_PER_JOB)):
-            yield f"jobs/{self._home(number)}/{_job_name(number)}", _job(number, self._home(number))
-        for index in range(self.pods):
-            home = self._home(index // PODS_PER_JOB)
-            yield f"pods/{home}/{pod(index)}", _pod(index, home, node(index % self.nodes))
+        for start in range(0, self.pods, PODS_PER_JOB):
+            yield from self._workload(start)
 
     def leases(self) -> Iterator[Stored]:
         """The nodes' signs of life, as of now."""
         for index in range(self.nodes):
             yield f"leases/kube-node-lease/{node(index)}", _lease(index)
 
-    def _home(self, job: int) -> str:
-        return namespace(job % self.namespaces)
+    def _workload(self, start: int) -> Iterator[Stored]:
+        """A Job and its pods."""
+        number = start // PODS_PER_JOB
+        home = namespace(number % self.namespaces)
+        job = _job(number, home)
+        yield f"jobs/{home}/{job['metadata']['name']}", job
+        for index in range(start, min(start + PODS_PER_JOB, self.pods)):
+            pod = _pod(index, job, node(index % self.nodes))
+            yield f"pods/{home}/{pod['metadata']['name']}", pod
 
 
 @contextmanager
@@ -86,12 +91,8 @@ def loaded(bed: Bed, nodes: int = 2000, pods: int = 20_000, namespaces: int = 40
     renewal = threading.Thread(target=_renew, args=(etcd, load, done), daemon=True)
     renewal.start()
     try:
-        _write(etcd, load.leases(), AT_ONCE)
-        _write(etcd, load.places())
-        _write(etcd, load.workloads(), AT_ONCE)
-        bed.wait(
-            lambda: _seen(bed, "pods") >= pods and _seen(bed, "nodes") >= nodes, 60, "the load's arrival"
-        )
+        etcd.put((REGISTRY + key, value) for key, value in load.objects())
+        bed.wait(lambda: _arrived(bed, load), 120, "the load's arrival at the API server")
         yield load
     finally:
         done.set()
@@ -103,8 +104,9 @@ def unload(bed: Bed) -> None:
     """Remove all of a load, and what controllers have added to it."""
     etcd = Etcd(bed.control_plane.etcd)
     while keys := [key for key in etcd.keys(REGISTRY) if f"/{MARK}" in key and not key.startswith(EVENTS)]:
-        etcd.delete(key for key in keys if key.startswith(COUNTED))
-        etcd.delete((key for key in keys if not key.startswith(COUNTED)), AT_ONCE)
+        for kind in REMOVED_FIRST:
+            etcd.delete(key for key in keys if key.startswith(f"{REGISTRY}{kind}/"))
+        etcd.delete(keys)
         time.sleep(0.5)
 
 
@@ -118,36 +120,30 @@ def node(index: int) -> str:
     return f"{MARK}gpu-{index:04}"
 
 
-def pod(index: int) -> str:
-    """The name of a pod of the load."""
-    return f"{_job_name(index // PODS_PER_JOB)}-{index % PODS_PER_JOB}-{_suffix(index)}"
-
-
-def _write(etcd: Etcd, objects: Iterable[Stored], at_once: int = 1) -> None:
-    etcd.put(((REGISTRY + key, value) for key, value in objects), at_once)
-
-
 def _renew(etcd: Etcd, load: Load, done: threading.Event) -> None:
     while not done.wait(RENEWED_EVERY):
-        _write(etcd, load.leases(), AT_ONCE)
+        etcd.put((REGISTRY + key, value) for key, value in load.leases())
 
 
-def _seen(bed: Bed, resource: str) -> int:
-    """How many objects of a kind the API server counts."""
+def _arrived(bed: Bed, load: Load) -> bool:
+    """Whether the API server has the load in its cache, and no backlog of news about it."""
+    pods, version = _count(bed, "pods")
+    nodes, _ = _count(bed, "nodes")
+    try:
+        bed.kubectl("get", "--raw", f"/api/v1/pods?limit=1&resourceVersion={version}")
+    except KubectlError:  # its cache is not there yet
+        return False
+    return pods >= load.pods and nodes >= load.nodes
+
+
+def _count(bed: Bed, resource: str) -> tuple[int, str]:
+    """How many objects of a kind there are, and in which version."""
     listed = json.loads(bed.kubectl("get", "--raw", f"/api/v1/{resource}?limit=1"))
-    return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
+    about = listed["metadata"]
+    return len(listed["items"]) + int(about.get("remainingItemCount", 0)), about["resourceVersion"]
 
 
 # --- the objects ------------------------------------------------------------------------------------------
-
-
-def _identifier(*parts: object) -> str:
-    digest = hashlib.md5("/".join(map(str, parts)).encode()).digest()
-    return str(uuid.UUID(bytes=digest, version=4))
-
-
-def _suffix(index: int) -> str:
-    return _identifier("pod", index)[:5]
 
 
 def _now() -> str:
@@ -156,7 +152,7 @@ def _now() -> str:
 
 def _metadata(name: str, where: str = "", labels: dict[str, str] | None = None) -> Object:
     scope = {"namespace": where} if where else {}
-    about = {"uid": _identifier(where, name), "creationTimestamp": _now(), "labels": labels or {}}
+    about = {"uid": str(uuid.uuid4()), "creationTimestamp": _now(), "labels": labels or {}}
     return {"name": name, **scope, **about}
 
 
@@ -227,25 +223,21 @@ def _node_status(index: int) -> Object:
         "images": images,
         "nodeInfo": {
             "architecture": "amd64",
-            "bootID": _identifier("boot", index),
+            "bootID": str(uuid.uuid4()),
             "containerRuntimeVersion": "containerd://2.1.4",
             "kernelVersion": "6.8.0-79-generic",
             "kubeProxyVersion": "",
             "kubeletVersion": "v1.36.3",
-            "machineID": _identifier("machine", index).replace("-", ""),
+            "machineID": uuid.uuid4().hex,
             "operatingSystem": "linux",
             "osImage": "Ubuntu 24.04.3 LTS",
-            "systemUUID": _identifier("system", index),
+            "systemUUID": str(uuid.uuid4()),
         },
     }
 
 
-def _job_name(number: int) -> str:
-    return f"{MARK}job-{number:05}"
-
-
 def _job(number: int, home: str) -> Object:
-    name = _job_name(number)
+    name = f"{MARK}job-{number:05}"
     spec = _pod_spec(number * PODS_PER_JOB, "")
     return {
         "apiVersion": "batch/v1",
@@ -262,26 +254,27 @@ def _job(number: int, home: str) -> Object:
     }
 
 
-def _pod(index: int, home: str, where: str) -> Object:
-    job = _job_name(index // PODS_PER_JOB)
+def _pod(index: int, job: Object, where: str) -> Object:
+    about = job["metadata"]
+    name = f"{about['name']}-{index % PODS_PER_JOB}-{uuid.uuid4().hex[:5]}"
     labels = {
         "app.kubernetes.io/name": "trainer",
         "batch.kubernetes.io/job-completion-index": str(index % PODS_PER_JOB),
-        "job-name": job,
-        "team": home.removeprefix(MARK),
+        "job-name": about["name"],
+        "team": about["namespace"].removeprefix(MARK),
     }
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "name": job,
-        "uid": _identifier(home, job),
+        "name": about["name"],
+        "uid": about["uid"],
         "controller": True,
         "blockOwnerDeletion": True,
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**_metadata(pod(index), home, labels), "ownerReferences": [owner]},
+        "metadata": {**_metadata(name, about["namespace"], labels), "ownerReferences": [owner]},
         "spec": _pod_spec(index, where),
         "status": _pod_status(index),
     }
@@ -411,12 +404,12 @@ def _pod_status(index: int) -> Object:
 
 
 def _container_status(name: str, index: int) -> Object:
-    digest = (_identifier(name, index % 3) + _identifier(index % 3, name)).replace("-", "")
+    digest = hashlib.sha256(f"{name}:{index % 3}".encode()).hexdigest()
     return {
         "name": name,
         "image": f"registry.example.com/{name}:v{index % 3}",
         "imageID": f"registry.example.com/{name}@sha256:{digest}",
-        "containerID": f"containerd://{digest[::-1]}",
+        "containerID": f"containerd://{uuid.uuid4().hex * 2}",
         "ready": True,
         "started": True,
         "restartCount": index % 4,
