@@ -9,10 +9,10 @@ from gpuctl.audit.finding import Finding
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import Inapplicable, NotKnown, Unknown
 from gpuctl.vllm.engine import Engine
-from gpuctl.vllm.facts import engines_of_vLLM
+from gpuctl.vllm.facts import engines_of_vllm
 
 
-@every(engines_of_vLLM, "the log of every engine can be read", given(), Strength.PROOF)
+@every(engines_of_vllm, "the log of every engine can be read", given(), Strength.PROOF)
 def readable_logs(engine: Engine) -> Iterator[Finding]:
     if engine.state == "not started":
         raise NotKnown(Inapplicable("it never ran"))

@@ -15,7 +15,7 @@ from gpuctl.vllm import baseline as baselines
 from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline
 from gpuctl.vllm.engine import Engine
 from gpuctl.vllm.engines import EngineRef
-from gpuctl.vllm.facts import engines_of_vLLM
+from gpuctl.vllm.facts import engines_of_vllm
 from gpuctl.vllm.memory import Memory
 
 TOO_HIGH = 0.97
@@ -26,7 +26,7 @@ MEMORY_LINES = "GiB|KV cache|gpu_memory_utilization|blocks"
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "every engine's graphs fit beside or inside of its memory budget",
     given(POLICY),
     Strength.PROOF,
@@ -59,8 +59,10 @@ def _outside(engine: Engine, memory: Memory, reserve: float) -> Finding:
     return finding(
         engine,
         codes.GRAPHS_OUTSIDE,
-        f"captured {gib(graphs)} of graphs outside of its budget{name}: of {gib(total)}, {gib(budget)} are budget, which "
-        f"leaves {gib(memory.free_outside or 0.0)}, less than the {gib(reserve)} that should stay free; it may run out "
+        f"captured {gib(graphs)} of graphs outside of its budget{name}: of {gib(total)}, {gib(budget)} are "
+        "budget, which "
+        f"leaves {gib(memory.free_outside or 0.0)}, less than the {gib(reserve)} that should stay free; it "
+        "may run out "
         "of memory under load",
         (
             *line_with(engine, "Graph capturing finished"),
@@ -85,9 +87,14 @@ def _too_high(engine: Engine) -> Finding:
     return finding(
         engine,
         codes.TOO_HIGH,
-        f"runs graphs at a utilisation of {percent(engine.utilization or 0.0)}: what is left holds neither the "
-        "driver's context nor a graph estimate that came out too small (0.98 is known to crash where 0.97 works)",
-        (in_spec(engine, f"--gpu-memory-utilization {engine.utilization}"), *line_with(engine, "utilization")),
+        f"runs graphs at a utilisation of {percent(engine.utilization or 0.0)}: what is left holds neither "
+        "the "
+        "driver's context nor a graph estimate that came out too small (0.98 is known to crash where 0.97 "
+        "works)",
+        (
+            in_spec(engine, f"--gpu-memory-utilization {engine.utilization}"),
+            *line_with(engine, "utilization"),
+        ),
         log_command(engine, MEMORY_LINES),
         f"set --gpu-memory-utilization of {engine.workload} to 0.95 or less; risk: a little less KV cache",
         cause="high",
@@ -95,9 +102,9 @@ def _too_high(engine: Engine) -> Finding:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "engines that share a GPU ask together for no more than it has",
-    given(POLICY, engines_of_vLLM),
+    given(POLICY, engines_of_vllm),
 )
 def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]) -> Iterator[Finding]:
     if engine.node is None or not _shares(engine):
@@ -112,12 +119,15 @@ def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]
         yield finding(
             engine,
             codes.SHARED_TOO_MUCH,
-            f"shares the {gpus} GPUs of node {node} with {len(together) - 1} others by time-slicing, which gives each the "
+            f"shares the {gpus} GPUs of node {node} with {len(together) - 1} others by time-slicing, which "
+            "gives each the "
             f"whole memory: together they ask for {percent(total)} of {percent(float(gpus))}",
             tuple(_share(each) for each in counted[:5]),
             f"kubectl get pods -A --field-selector spec.nodeName={node}",
-            f"divide the memory: --gpu-memory-utilization of all engines on a GPU must add up to {limit} at most, or "
-            "give each --kv-cache-memory-bytes; start them one after another. MIG slices would be theirs alone",
+            f"divide the memory: --gpu-memory-utilization of all engines on a GPU must add up to {limit} "
+            "at most, or "
+            "give each --kv-cache-memory-bytes; start them one after another. MIG slices would be theirs "
+            "alone",
             cause=f"shared {node}",
         )
 
@@ -139,7 +149,7 @@ def _share(engine: Engine) -> Evidence:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "every engine's KV cache holds what the policy asks",
     given(POLICY),
     Strength.PROOF,
@@ -153,11 +163,13 @@ def enough_kv_cache(engine: Engine, policy: Policy) -> Iterator[Finding]:
         yield finding(
             engine,
             codes.LOW_CONCURRENCY,
-            f"can serve {start.concurrency:g} requests of {start.max_model_len or 'the maximum'} tokens at a time, and the "
+            f"can serve {start.concurrency:g} requests of {start.max_model_len or 'the maximum'} tokens at "
+            "a time, and the "
             f"policy asks for {section.concurrency:g}",
             tuple(line_with(engine, "Maximum concurrency")),
             log_command(engine, MEMORY_LINES),
-            f"lower --max-model-len of {engine.workload} to what requests need, or give it more memory; risk: longer "
+            f"lower --max-model-len of {engine.workload} to what requests need, or give it more memory; "
+            "risk: longer "
             "requests are refused",
             cause="concurrency",
         )
@@ -170,7 +182,8 @@ def enough_kv_cache(engine: Engine, policy: Policy) -> Iterator[Finding]:
             f"{percent(section.kv_share)}",
             tuple(line_with(engine, "KV")),
             log_command(engine, MEMORY_LINES),
-            "use a smaller or quantised model, more GPUs, or an fp8 KV cache; risk: as of any change of the model",
+            "use a smaller or quantised model, more GPUs, or an fp8 KV cache; risk: as of any change of "
+            "the model",
             cause="share",
         )
 
@@ -181,7 +194,7 @@ def _smallest_share(memory: Iterable[Memory]) -> float | None:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "every engine had its GPU to itself when it started",
     given(),
     Strength.PROOF,
@@ -195,10 +208,16 @@ def alone_at_start(engine: Engine) -> Iterator[Finding]:
                 engine,
                 codes.CO_TENANT,
                 f"found {gib(others)} of its GPU taken when it started{rank}: another process uses it",
-                tuple(line_with(engine, "non_torch" if engine.start and engine.start.engine == "V0" else "Free memory")),
+                tuple(
+                    line_with(
+                        engine, "non_torch" if engine.start and engine.start.engine == "V0" else "Free memory"
+                    )
+                ),
                 log_command(engine, MEMORY_LINES),
-                "find the process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): an old pod "
-                "that still terminates, a second engine, a keep-alive script; risk of ending it: that of its owner",
+                "find the process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the "
+                "node): an old pod "
+                "that still terminates, a second engine, a keep-alive script; risk of ending it: that of "
+                "its owner",
                 mark=memory.rank.name,
                 cause="co-tenant",
             )
@@ -210,14 +229,18 @@ def _others(engine: Engine, memory: Memory) -> float | None:
     if taken is not None and total and taken >= max(2.0, 0.1 * total):
         return taken
     version = engine.version
-    v0 = engine.start is not None and engine.start.engine == "V0" and (version is None or version.before(0, 11, 0))
+    v0 = (
+        engine.start is not None
+        and engine.start.engine == "V0"
+        and (version is None or version.before(0, 11, 0))
+    )
     if v0 and memory.rank.non_torch is not None and memory.rank.non_torch >= V0_NON_TORCH_GIB:
         return memory.rank.non_torch
     return None
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "every engine's memory is as it was in the baseline",
     given(MEMORY_BASELINE),
     Strength.PROOF,
@@ -238,12 +261,17 @@ def like_the_baseline(engine: Engine, baseline: MemoryBaseline | None) -> Iterat
             codes.DRIFTED,
             f"needs its GPU otherwise than on {baseline.taken_at:%Y-%m-%d}: {'; '.join(changes)}",
             (
-                Evidence(engine.ref.pod, "memory baseline", f"vLLM {before.version or 'unknown'}, {before.mode or 'mode unknown'}"),
+                Evidence(
+                    engine.ref.pod,
+                    "memory baseline",
+                    f"vLLM {before.version or 'unknown'}, {before.mode or 'mode unknown'}",
+                ),
                 in_spec(engine, f"now vLLM {now.version or 'unknown'}, {now.mode or 'mode unknown'}"),
                 *line_with(engine, "KV cache"),
             ),
             log_command(engine, MEMORY_LINES),
-            "find out what changed (version, model, arguments, a neighbour on the GPU); take a new baseline with "
+            "find out what changed (version, model, arguments, a neighbour on the GPU); take a new "
+            "baseline with "
             "`gpuctl vllm --save-memory-baseline FILE` once it is meant to be so",
             cause="drift",
         )

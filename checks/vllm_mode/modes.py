@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.audit.assertion import Strength, every, holds
-from gpuctl.audit.finding import Finding
+from gpuctl.audit.finding import Code, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.vllm_mode import codes
 from gpuctl.checks.vllm_mode.requirement import (
@@ -33,7 +33,7 @@ from gpuctl.vllm.arguments import of_environment, of_words
 from gpuctl.vllm.configured import configured
 from gpuctl.vllm.engine import Engine, known_mode
 from gpuctl.vllm.engines import EngineRef
-from gpuctl.vllm.facts import DEPLOYMENTS, engines_of_vLLM
+from gpuctl.vllm.facts import DEPLOYMENTS, engines_of_vllm
 from gpuctl.vllm.launch import launch, variables
 from gpuctl.vllm.mode import Mode
 from gpuctl.vllm.objects import EngineDeployment
@@ -46,7 +46,7 @@ COST = (
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "it is known of every engine whether it runs eager or with graphs",
     given(POLICY),
     Strength.PROOF,
@@ -76,7 +76,7 @@ def known_modes(engine: Engine, policy: Policy) -> Iterator[Finding]:
         )
 
 
-@every(engines_of_vLLM, "every engine runs in the mode that is required of it", given(POLICY))
+@every(engines_of_vllm, "every engine runs in the mode that is required of it", given(POLICY))
 def required_modes(engine: Engine, policy: Policy) -> Iterator[Finding]:
     wanted = requirement(engine, policy)
     if not wanted.asks:
@@ -104,9 +104,7 @@ def _unknown(gap: NotKnown, engine: Engine) -> Unknown:
     return state if isinstance(state, Unknown) else Unknown(Reason.NOT_ASKED, str(state), str(engine.ref))
 
 
-def _violation(
-    engine: Engine, mode: Mode, wanted: Requirement, code: codes.Code, remedy: str
-) -> Finding:
+def _violation(engine: Engine, mode: Mode, wanted: Requirement, code: Code, remedy: str) -> Finding:
     return finding(
         engine,
         code,
@@ -120,7 +118,11 @@ def _violation(
 
 def _without_eager(engine: Engine) -> str:
     asked = engine.asked_for_eager
-    start = f"take {asked} out of {engine.workload}" if asked else f"find out why {engine.workload} runs without graphs"
+    start = (
+        f"take {asked} out of {engine.workload}"
+        if asked
+        else f"find out why {engine.workload} runs without graphs"
+    )
     return (
         f"{start}; risk: graphs take 0.2 to 2.5 GiB of each GPU and lengthen the start, so leave room below "
         "--gpu-memory-utilization and time in the startup probe"
@@ -128,7 +130,7 @@ def _without_eager(engine: Engine) -> str:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "no engine runs eager unless its own pod asks for that",
     given(),
     Strength.PROOF,
@@ -138,23 +140,31 @@ def eager_on_purpose(engine: Engine) -> Iterator[Finding]:
     if mode.graphs or engine.asked_for_eager:
         return
     if engine.opaque and engine.start and engine.start.asked:
-        raise NotKnown(Unknown(Reason.NOT_ASKED, f"its arguments say eager, and {engine.opaque}", str(engine.ref)))
+        raise NotKnown(
+            Unknown(Reason.NOT_ASKED, f"its arguments say eager, and {engine.opaque}", str(engine.ref))
+        )
     if engine.found.stack.platform:
         return
     yield finding(
         engine,
         codes.ACCIDENTAL_EAGER,
-        f"runs eager ({mode.confidence}: {mode.why}{of_version(engine)}), and no flag, configuration key or wrapper "
-        "variable in its pod asked for it",
+        f"runs eager ({mode.confidence}: {mode.why}{of_version(engine)}), and no flag, configuration key "
+        "or wrapper "
+        "variable in its pod asks for that by name",
         (*of_mode(engine, mode), in_spec(engine, "neither --enforce-eager nor a cudagraph_mode of NONE")),
         log_command(engine, MODE_LINES),
-        f"find out what switched graphs off in {engine.workload} (the line above names it); if eager is meant, say so "
+        f"find out what switched graphs off in {engine.workload} (the line above names it); if eager is "
+        "meant, say so "
         f"with --enforce-eager. {COST[0].upper()}{COST[1:]}",
         cause=f"accident {mode.why}",
     )
 
 
-@holds("the checklist's strict reading (production runs eager) would hold too", given(POLICY, engines_of_vLLM), Strength.PROOF)
+@holds(
+    "the checklist's strict reading (production runs eager) would hold too",
+    given(POLICY, engines_of_vllm),
+    Strength.PROOF,
+)
 def strict_reading(policy: Policy, engines: Each[EngineRef, Engine]) -> Iterator[Finding]:
     if policy.checks.vllm_mode.mode == EAGER:
         raise NotKnown(Inapplicable("the policy asks for it"))
@@ -179,7 +189,7 @@ def _with(each: Finding, message: str) -> Finding:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "what runs is what the workload asks for",
     given(Maybe(DEPLOYMENTS)),
     Strength.PROOF,

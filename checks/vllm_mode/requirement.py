@@ -52,5 +52,7 @@ def _matches(each: VllmRequirement, engine: Engine) -> bool:
     return (
         fnmatchcase(engine.ref.pod.namespace, each.namespace)
         and (fnmatchcase(engine.workload, each.workload) or fnmatchcase(name, each.workload))
-        and all(fnmatchcase(labels.get(key, ""), value) and key in labels for key, value in each.labels.items())
+        and all(
+            fnmatchcase(labels.get(key, ""), value) and key in labels for key, value in each.labels.items()
+        )
     )

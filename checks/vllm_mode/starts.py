@@ -20,17 +20,19 @@ from gpuctl.checks.vllm_mode.words import (
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import Inapplicable, Known, NotKnown
 from gpuctl.vllm.engine import Engine
-from gpuctl.vllm.facts import engines_of_vLLM
+from gpuctl.vllm.facts import engines_of_vllm
 from gpuctl.vllm.failures import Failure, Trouble
 
 MANY = 2
 ERROR_LINES = "Error|ERROR|failed|exceeds"
 _OTHERS = (
-    "find the other process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): an old pod "
+    "find the other process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): "
+    "an old pod "
     "that still terminates, another engine on the GPU, a keep-alive script; the model is not too big"
 )
 _SMALLER = (
-    "lower --max-model-len, or give it more memory: a higher --gpu-memory-utilization, a quantised model, more GPUs, an "
+    "lower --max-model-len, or give it more memory: a higher --gpu-memory-utilization, a quantised model, "
+    "more GPUs, an "
     "fp8 KV cache; risk: longer requests are refused"
 )
 
@@ -45,7 +47,7 @@ class Diagnosis:
 
 
 @every(
-    engines_of_vLLM,
+    engines_of_vllm,
     "every engine that was started runs",
     given(),
     Strength.PROOF,
@@ -74,7 +76,11 @@ def _crashed(engine: Engine) -> bool:
 
 def _failed(engine: Engine, failure: Failure) -> Finding:
     found = diagnosis(engine, failure)
-    start = engine.log.value.starts[-1] if isinstance(engine.log, Known) and engine.log.value.starts else engine.start
+    start = (
+        engine.log.value.starts[-1]
+        if isinstance(engine.log, Known) and engine.log.value.starts
+        else engine.start
+    )
     quotes = start.quotes if start else ()
     last = next((quote for quote in reversed(quotes) if quote.text[:60] == failure.text[:60]), None)
     return finding(
@@ -82,7 +88,9 @@ def _failed(engine: Engine, failure: Failure) -> Finding:
         found.code,
         f"does not start: {found.says}",
         (*quoted(engine, last), in_spec(engine, _last_end(engine))),
-        log_command(engine, ERROR_LINES, previous=engine.status.state.running is not None and engine.starts == 0),
+        log_command(
+            engine, ERROR_LINES, previous=engine.status.state.running is not None and engine.starts == 0
+        ),
         found.remedy,
         cause=found.code.id,
     )
@@ -101,7 +109,8 @@ def _crashing(engine: Engine) -> Finding:
     killed = ended is not None and ended.exit_code in (137, 143)
     code = codes.KILLED_WHILE_STARTING if killed else codes.FAILED
     says = (
-        "is killed before it has started: loading, compiling and capturing take longer than its startup or liveness probe "
+        "is killed before it has started: loading, compiling and capturing take longer than its startup or "
+        "liveness probe "
         "allows, or it used more memory than its limit"
         if killed
         else "ends again and again, and its log does not say why"
@@ -112,7 +121,8 @@ def _crashing(engine: Engine) -> Finding:
         says,
         (in_spec(engine, _last_end(engine)),),
         log_command(engine, previous=True),
-        "give its startupProbe more time (failureThreshold) and see whether the container was OOMKilled; risk: that "
+        "give its startupProbe more time (failureThreshold) and see whether the container was OOMKilled; "
+        "risk: that "
         "rolls the pods",
         cause=code.id,
     )
@@ -135,11 +145,13 @@ def _several(engine: Engine) -> Finding:
     return finding(
         engine,
         codes.SEVERAL_STARTS,
-        f"shows {engine.starts} attempts to start in one log: something in the container restarts it, so Kubernetes does "
+        f"shows {engine.starts} attempts to start in one log: something in the container restarts it, so "
+        "Kubernetes does "
         "not count the failures",
         tuple(line_with(engine, "Error")) or (in_spec(engine, f"{engine.starts} starts in the log"),),
         log_command(engine, ERROR_LINES),
-        "find out why the first attempt failed, and let the container end with the engine, so that Kubernetes sees it",
+        "find out why the first attempt failed, and let the container end with the engine, so that "
+        "Kubernetes sees it",
         cause="several",
     )
 
@@ -161,7 +173,8 @@ def diagnosis(engine: Engine, failure: Failure) -> Diagnosis:
 def _taken(failure: Failure) -> Diagnosis:
     free, total, wanted = (failure.get(name) for name in ("free_gib", "total_gib", "wanted_gib"))
     says = (
-        f"something else holds the GPU: {free} of {total} GiB are free, and its budget is {wanted} GiB. The model is not "
+        f"something else holds the GPU: {free} of {total} GiB are free, and its budget is {wanted} GiB. "
+        "The model is not "
         "too big"
     )
     return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
@@ -193,7 +206,8 @@ def _no_kv(engine: Engine) -> Diagnosis:
 def _race(failure: Failure) -> Diagnosis:
     before, after = failure.get("init_free_gib"), failure.get("cur_free_gib")
     says = (
-        f"while it measured its memory, another process gave some back ({before} GiB free before, {after} GiB after); that "
+        f"while it measured its memory, another process gave some back ({before} GiB free before, {after} "
+        "GiB after); that "
         "is no lack of memory"
     )
     remedy = "start it again; start engines that share a GPU one after another, or give each --kv-cache-memory-bytes"
@@ -202,10 +216,15 @@ def _race(failure: Failure) -> Diagnosis:
 
 def _out_of_memory(engine: Engine) -> Diagnosis:
     graphs = engine.start is not None and any(sign.value.startswith("graph") for sign in engine.start.signs)
-    where = "while or after it captured graphs, which lie outside of the budget before vLLM 0.20" if graphs else ""
+    where = (
+        "while or after it captured graphs, which lie outside of the budget before vLLM 0.20"
+        if graphs
+        else ""
+    )
     says = f"the GPU's memory ran out {where}".rstrip()
     remedy = (
-        "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if nothing else helps"
+        "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if "
+        "nothing else helps"
         if graphs
         else "use a smaller or quantised model, or more GPUs; see that nothing else uses the GPU"
     )
@@ -226,27 +245,32 @@ _UNEXPLAINED = Diagnosis(
 _FIXED = {
     Trouble.CAPTURE_OUT_OF_MEMORY: Diagnosis(
         codes.CAPTURE_OUT_OF_MEMORY,
-        "the GPU's memory ran out while graphs were captured, which lie outside of the budget before vLLM 0.20",
-        "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if nothing else helps",
+        "the GPU's memory ran out while graphs were captured, which lie outside of the budget before vLLM "
+        "0.20",
+        "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if "
+        "nothing else helps",
     ),
     Trouble.MAMBA_BLOCKS: Diagnosis(
         codes.KV_TOO_SMALL, "its Mamba cache holds fewer requests than --max-num-seqs", "lower --max-num-seqs"
     ),
     Trouble.MIG_UUID: Diagnosis(
         codes.DEVICE_BY_UUID,
-        "CUDA_VISIBLE_DEVICES names a device by UUID, which this version takes for a number; what it says of the model's "
+        "CUDA_VISIBLE_DEVICES names a device by UUID, which this version takes for a number; what it says "
+        "of the model's "
         "architecture is a consequence",
         "leave CUDA_VISIBLE_DEVICES to the device plugin, or set it to 0; risk: that rolls the pods",
     ),
     Trouble.SERVICE_LINK: Diagnosis(
         codes.SERVICE_LINK,
-        "a Service named vllm makes the kubelet set VLLM_PORT to its address, which vLLM takes for its own port",
+        "a Service named vllm makes the kubelet set VLLM_PORT to its address, which vLLM takes for its own "
+        "port",
         "set enableServiceLinks: false in the pod template, or rename the Service; risk: that rolls the pods",
     ),
     Trouble.NO_GPU: Diagnosis(
         codes.NO_GPU_SEEN,
         "its container sees no GPU",
-        "ask for one in resources.limits (nvidia.com/gpu or a MIG slice), and see that the NVIDIA runtime is in use",
+        "ask for one in resources.limits (nvidia.com/gpu or a MIG slice), and see that the NVIDIA runtime "
+        "is in use",
     ),
     Trouble.NOT_INSPECTED: Diagnosis(
         codes.FAILED,
@@ -259,16 +283,20 @@ _FIXED = {
         "give one of them another --port; risk: that rolls the pods",
     ),
     Trouble.WRONG_ARGUMENTS: Diagnosis(
-        codes.WRONG_ARGUMENTS, "vLLM refuses its arguments", "correct the arguments; risk: that rolls the pods"
+        codes.WRONG_ARGUMENTS,
+        "vLLM refuses its arguments",
+        "correct the arguments; risk: that rolls the pods",
     ),
     Trouble.KILLED: Diagnosis(
         codes.KILLED_WHILE_STARTING,
-        "it is killed while it loads, compiles or captures: its startup or liveness probe allows too little time",
+        "it is killed while it loads, compiles or captures: its startup or liveness probe allows too "
+        "little time",
         "give its startupProbe more time (failureThreshold); risk: that rolls the pods",
     ),
     Trouble.MPS_BUSY: Diagnosis(
         codes.FAILED,
-        "the GPU is shared by MPS, and its server refuses this container (another user, or an incompatible driver)",
+        "the GPU is shared by MPS, and its server refuses this container (another user, or an incompatible "
+        "driver)",
         "run MPS clients as one user, or share the GPU by MIG",
     ),
     Trouble.CAPTURE_REFUSED: Diagnosis(

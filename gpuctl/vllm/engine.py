@@ -155,7 +155,9 @@ class Engine:
             self.settings, self.environment.known, self.version, platform=self.found.stack.platform
         )
         if found is None:
-            return Unknown(Reason.NOT_ASKED, "the meaning of its -O flag depends on the version", str(self.ref))
+            return Unknown(
+                Reason.NOT_ASKED, "the meaning of its -O flag depends on the version", str(self.ref)
+            )
         return Known(found)
 
     @property

@@ -103,7 +103,7 @@ LOGS = Logs(logs_of_engines, log.parse, log.kept)
 
 
 @given(containers_that_serve, Maybe(CONFIG_MAPS), Maybe(LOGS), Maybe(NODES))
-def engines_of_vLLM(  # noqa: N802 - a person reads this name
+def engines_of_vllm(
     found: Each[EngineRef, Found],
     config_maps: State[Each[Ref, EngineConfigMap]],
     logs: State[Each[Log, EngineLog]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpuctl.vllm.arguments import ALONE
@@ -46,6 +46,7 @@ class Launch:
     words: tuple[str, ...] | None = None
     opaque: str = ""
     script: str = ""  # a script file that stands in between
+    text: str = ""  # of the script, where there is one and it could be read
 
 
 def variables(container: EngineContainer) -> Variables:
@@ -135,7 +136,7 @@ def _in_file(words: Sequence[str], environment: Variables, files: Files, depth: 
         return Launch(names[0], None, f"it starts {names[0]}, which can't be read", names[0])
     rest = tuple(words[list(words).index(names[0]) + 1 :])
     found = _in_script(text, rest, environment, files, depth)
-    return Launch(found.program or names[0], found.words, found.opaque, names[0])
+    return replace(found, program=found.program or names[0], script=names[0])
 
 
 def started_with(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -228,24 +229,16 @@ def _in_script(
     text: str, positional: tuple[str, ...], environment: Variables, files: Files, depth: int
 ) -> Launch:
     shell = _Shell(environment, positional, files, depth)
-    found: list[Launch] = []
     try:
-        for statement in _statements(text):
-            started = _run(statement, shell)
-            if started is not None:
-                found.append(started)
+        found = [started for started in (_run(each, shell) for each in _statements(text)) if started]
     except ValueError as error:
-        return Launch("a script", None, f"its script does not parse: {error}")
+        return Launch("a script", None, f"its script does not parse: {error}", text=text)
     if not found:
-        return (
-            Launch("a script", None, "its script starts nothing that is known")
-            if "vllm" in text
-            else Launch()
-        )
-    last = found[-1]
-    if len({each.words for each in found}) > 1:
-        return Launch(last.program, last.words, "its script starts vLLM in several ways", last.script)
-    return last
+        opaque = "its script starts nothing that is known" if "vllm" in text else ""
+        return Launch("a script" if opaque else "", None, opaque, text=text)
+    several = len({each.words for each in found}) > 1
+    opaque = "its script starts vLLM in several ways" if several else found[-1].opaque
+    return replace(found[-1], opaque=opaque, text=text)
 
 
 def _statements(text: str) -> Iterator[list[str]]:

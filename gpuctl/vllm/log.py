@@ -594,12 +594,14 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
     (re.compile(pattern), act)
     for pattern, act in (
         (
-            r"Engine \d+: .*?Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs.*?KV cache usage: "
+            r"Engine \d+: .*?Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs.*?KV cache "
+            r"usage: "
             r"(?P<usage>[\d.]+)%",
             _steady,
         ),
         (
-            r"Avg prompt throughput: .*?Running: (?P<running>\d+) reqs.*?(?:Pending|Waiting): (?P<waiting>\d+) reqs.*?"
+            r"Avg prompt throughput: .*?Running: (?P<running>\d+) reqs.*?(?:Pending|Waiting): "
+            r"(?P<waiting>\d+) reqs.*?"
             r"KV cache usage: (?P<usage>[\d.]+)%",
             _steady,
         ),
@@ -610,7 +612,8 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
         (r"Using max model len (\d+)", _max_len),
         (r"Enforce eager set, |Cudagraph is disabled under eager mode", _eager),
         (
-            r"To see benefits of async output processing, enable CUDA graph\. Since, enforce-eager is enabled",
+            r"To see benefits of async output processing, enable CUDA graph\. Since, enforce-eager is "
+            r"enabled",
             _eager,
         ),
         (r"Skipping (?:encoder and decoder )?CUDA graph capture", _fallback),
@@ -619,18 +622,24 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
             _fallback,
         ),
         (
-            r"(?:CUDA graph is not supported .*fallback to (?:the )?eager|Forcing enforce_eager|Data Parallel: Forcing enforce eager"
-            r"|Forcing enforce eager|(?:WideEP|DeepEP).*Disabling CUDA Graphs|.*disabling cudagraph|XPU Graph is not supported"
-            r"|FlashAttention2 does not support CUDA graphs with encoder-decoder|No valid cudagraph capture sizes remain"
-            r"|Cudagraph mode \S+ is not compatible with compilation mode .*NONE|.*Setting cudagraph_mode to NONE)",
+            r"(?:CUDA graph is not supported .*fallback to (?:the )?eager|Forcing enforce_eager|Data "
+            r"Parallel: Forcing enforce eager"
+            r"|Forcing enforce eager|(?:WideEP|DeepEP).*Disabling CUDA Graphs|.*disabling cudagraph|XPU "
+            r"Graph is not supported"
+            r"|FlashAttention2 does not support CUDA graphs with encoder-decoder|No valid cudagraph "
+            r"capture sizes remain"
+            r"|Cudagraph mode \S+ is not compatible with compilation mode .*NONE|.*Setting cudagraph_mode "
+            r"to NONE)",
             _fallback,
         ),
         (
-            r"CUDAGraphMode\.[A-Z_]+ is not supported with .*?setting cudagraph_mode=(?:CUDAGraphMode\.)?([A-Z_]+)",
+            r"CUDAGraphMode\.[A-Z_]+ is not supported with .*?setting "
+            r"cudagraph_mode=(?:CUDAGraphMode\.)?([A-Z_]+)",
             _downgrade,
         ),
         (
-            r".{0,200}?(?:[Ss]etting|[Oo]verriding|[Ff]alling back).{0,80}cudagraph_mode (?:to|=) ?(?:CUDAGraphMode\.)?"
+            r".{0,200}?(?:[Ss]etting|[Oo]verriding|[Ff]alling back).{0,80}cudagraph_mode (?:to|=) "
+            r"?(?:CUDAGraphMode\.)?"
             r"(PIECEWISE|FULL_DECODE_ONLY|FULL_AND_PIECEWISE|FULL)\b",
             _downgrade,
         ),
@@ -646,22 +655,26 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
         (r"Compiling a graph for |torch\.compile (?:takes|took) ", _sign(Sign.COMPILING)),
         (rf"(?:Loading model weights|Model loading) took {_N} (?:GB|GiB)\b", _weights),
         (
-            rf"Memory profiling results: total_gpu_memory={_N}GiB .*?peak_torch_memory={_N}GiB .*?non_torch_memory={_N}GiB "
+            rf"Memory profiling results: total_gpu_memory={_N}GiB .*?peak_torch_memory={_N}GiB "
+            rf".*?non_torch_memory={_N}GiB "
             rf"kv_cache_size={_N}GiB gpu_memory_utilization={_N}",
             _profile,
         ),
         (
-            rf"the current vLLM instance can use total_gpu_memory \({_N}GiB\) x gpu_memory_utilization \({_N}\) = {_N}GiB",
+            rf"the current vLLM instance can use total_gpu_memory \({_N}GiB\) x gpu_memory_utilization "
+            rf"\({_N}\) = {_N}GiB",
             _budget,
         ),
         (
-            rf"model weights take {_N}GiB; non_torch_memory takes {_N}GiB; PyTorch activation peak memory takes {_N}GiB; "
+            rf"model weights take {_N}GiB; non_torch_memory takes {_N}GiB; PyTorch activation peak memory "
+            rf"takes {_N}GiB; "
             rf"the rest of the memory reserved for KV Cache is {_N}GiB",
             _split,
         ),
         (r"# (?:GPU|cuda) blocks: (\d+)", _blocks),
         (
-            rf"GPU KV cache size: ([\d,]+) tokens(?:, Maximum concurrency for ([\d,]+) tokens per request: {_N}x)?",
+            r"GPU KV cache size: ([\d,]+) tokens(?:, Maximum concurrency for ([\d,]+) tokens per request: "
+            rf"{_N}x)?",
             _tokens,
         ),
         (rf"Available KV cache memory: {_N} GiB", _kv_gib),
@@ -675,18 +688,22 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Act], ...]] = tuple(
             _inside(inside=False),
         ),
         (
-            r"In v0\.19, CUDA graph memory profiling will be enabled.*?--gpu-memory-utilization from ([\d.]+)",
+            r"In v0\.19, CUDA graph memory profiling will be enabled.*?--gpu-memory-utilization from "
+            r"([\d.]+)",
             _inside(inside=False),
         ),
         (
-            rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup\. Desired GPU memory utilization is "
-            rf"\({_N}, {_N} GiB\)\. Actual usage is (.*?)\. Replace .*Current kv cache memory in use is {_N} GiB",
+            rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup\. Desired GPU memory "
+            r"utilization is "
+            rf"\({_N}, {_N} GiB\)\. Actual usage is (.*?)\. Replace .*Current kv cache memory in use is "
+            rf"{_N} GiB",
             _breakdown,
         ),
         (rf"Initial free memory {_N} GiB, reserved {_N} GiB memory for KV Cache", _manual),
         (r"init engine \(profile, create kv cache, warmup model\) took", _initialised),
         (
-            r"Available routes are|Started server process|Application startup complete|Uvicorn running on|Starting vLLM (?:API )?server",
+            r"Available routes are|Started server process|Application startup complete|Uvicorn running "
+            r"on|Starting vLLM (?:API )?server",
             _serving,
         ),
         (r".{0,120}?is preempted by .*?total_cumulative_preemption_cnt=(\d+)", _preempted),

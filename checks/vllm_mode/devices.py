@@ -1,0 +1,132 @@
+"""Every engine asks for the GPUs it needs, in a shape that vLLM can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.audit.assertion import every
+from gpuctl.audit.finding import Finding, Severity
+from gpuctl.checks.vllm_mode import codes
+from gpuctl.checks.vllm_mode.words import arguments_command, finding, get, in_spec
+from gpuctl.facts.fact import given
+from gpuctl.facts.state import Inapplicable, NotKnown
+from gpuctl.vllm.engine import Engine
+from gpuctl.vllm.engines import uses_gpu
+from gpuctl.vllm.facts import engines_of_vllm
+
+MAPS_UUIDS_SINCE = (0, 25, 0)
+BATCH_FLAGS = ("max-num-batched-tokens", "max-num-seqs")
+
+
+@every(engines_of_vllm, "every engine asks for the GPU it runs on", given())
+def gpus_asked_for(engine: Engine) -> Iterator[Finding]:
+    if _on_cpu(engine) or uses_gpu(engine.found.container) or engine.pod.spec.resource_claims:
+        return
+    yield finding(
+        engine,
+        codes.NO_GPU_ASKED,
+        "asks for no GPU: on a node with the NVIDIA runtime it sees every GPU and takes memory that "
+        "belongs to others, "
+        "elsewhere it sees none",
+        (in_spec(engine, f"no GPU in resources; image {engine.found.container.image}"),),
+        get(engine.ref.pod),
+        "ask for a GPU in resources.limits (production-stack: a fraction in requestGPU becomes 0, write a "
+        "whole number); "
+        "risk: that rolls the pods",
+        cause="no gpu",
+    )
+
+
+def _on_cpu(engine: Engine) -> bool:
+    cpu_image = (
+        "huggingfaceserver" in engine.found.container.image and "gpu" not in engine.found.container.image
+    )
+    started_on_cpu = engine.start is not None and engine.start.device == "cpu"
+    return (
+        bool(engine.found.stack.platform)
+        or cpu_image
+        or started_on_cpu
+        or engine.settings.get("device") == "cpu"
+    )
+
+
+@every(engines_of_vllm, "no engine is spread over MIG slices", given())
+def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
+    if not engine.mig:
+        raise NotKnown(Inapplicable("it has no MIG slice"))
+    resources = ", ".join(f"{name}: {engine.resources[name]}" for name in engine.mig)
+    parallel = _parallel(engine)
+    if parallel:
+        said = " and ".join(f"{name} parallelism {size}" for name, size in parallel.items())
+        yield finding(
+            engine,
+            codes.PARALLEL_OVER_SLICES,
+            f"is to run with {said} over MIG slices: CUDA shows one slice to a process, and NCCL refuses "
+            "slices of one GPU",
+            (in_spec(engine, f"{said}; {resources}"),),
+            arguments_command(engine),
+            "give it one larger slice and no parallelism, or whole GPUs; risk: that rolls the pods",
+            cause="parallel",
+        )
+    elif sum(engine.resources[name] for name in engine.mig) > 1:
+        yield finding(
+            engine,
+            codes.SLICES_UNUSED,
+            f"has several MIG slices ({resources}) and uses the first alone",
+            (in_spec(engine, resources),),
+            get(engine.ref.pod),
+            "ask for one slice, or for a larger one; risk: that rolls the pods",
+            cause="slices",
+        )
+
+
+def _parallel(engine: Engine) -> dict[str, int]:
+    told = engine.start
+    if not engine.settings.parallel and told:
+        sizes = {
+            "tensor": told.tensor_parallel,
+            "pipeline": told.pipeline_parallel,
+            "data": told.data_parallel,
+        }
+        return {name: size for name, size in sizes.items() if size and size > 1}
+    return engine.settings.parallel
+
+
+@every(engines_of_vllm, "every engine on a MIG slice says how large its batches are", given())
+def batches_on_slices(engine: Engine) -> Iterator[Finding]:
+    if not engine.mig or engine.opaque:
+        raise NotKnown(Inapplicable("it has no MIG slice" if not engine.mig else engine.opaque))
+    missing = [f"--{name}" for name in BATCH_FLAGS if name not in engine.settings.flags]
+    if len(missing) == len(BATCH_FLAGS):
+        yield finding(
+            engine,
+            codes.SLICE_DEFAULTS,
+            f"runs on a MIG slice without {' and '.join(missing)}: vLLM chooses them by the GPU's name and "
+            "memory, which in "
+            "a slice it may not ask, and then takes those of the smallest GPU (28 to 53 % of throughput "
+            "lost on an H200 slice)",
+            (in_spec(engine, f"neither {' nor '.join(missing)}"),),
+            arguments_command(engine),
+            f"set {' and '.join(missing)}; risk: larger batches need more activation memory",
+            cause="defaults",
+        )
+
+
+@every(engines_of_vllm, "no engine is given its device by UUID", given())
+def devices_by_number(engine: Engine) -> Iterator[Finding]:
+    value = engine.environment.known.get("CUDA_VISIBLE_DEVICES", "")
+    version = engine.version
+    if not value.startswith(("MIG-", "GPU-")) or (version and not version.before(*MAPS_UUIDS_SINCE)):
+        return
+    yield finding(
+        engine,
+        codes.DEVICE_BY_UUID,
+        f"has a UUID in CUDA_VISIBLE_DEVICES, which vLLM {version or 'up to 0.24'} takes for a number: it "
+        "fails with an "
+        "error about the model's architecture",
+        (in_spec(engine, f"CUDA_VISIBLE_DEVICES={value[:12]}…"),),
+        arguments_command(engine),
+        "leave CUDA_VISIBLE_DEVICES to the device plugin, or set it to 0; risk: that rolls the pods",
+        cause="uuid",
+        severity=None if version else Severity.WARNING,
+    )
