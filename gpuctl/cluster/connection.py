@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpuctl import __version__
 from gpuctl.cluster import errors
 from gpuctl.cluster.deadline import Deadline, in_background
@@ -32,7 +34,18 @@ CHUNK_BYTES = 1 << 20
 # By status: how often a request is repeated, and after how many seconds if the server names no time.
 _REPEATS = {429: (4, 1.0), 502: (1, 0.2), 503: (1, 0.2), 504: (1, 0.2)}
 _BROKEN_REPEATS, _BROKEN_PAUSE = 1, 0.1
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _TOO_MANY = 401, 429
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is sent. `again`: being answered twice does no harm, so it may be sent twice."""
+
+    method: str
+    path: str
+    what: str
+    body: bytes | None = None
+    again: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,53 +102,66 @@ class Connection:
     ) -> Reply:
         """The answer to a GET, whatever its status. `head` is shown the beginning of its body before the
         rest is received. Raises `NotKnown` if there is no whole answer; `what` names what was asked for."""
+        return self._answer(_Request("GET", path, what), deadline, head)
+
+    def post(self, path: str, body: Any, what: str, deadline: Deadline, *, stores: bool = True) -> Reply:
+        """The answer to a POST of JSON, as with `get`. One that `stores` something is not sent again after it
+        may have been carried out."""
+        request = _Request("POST", path, what, msgspec.json.encode(body), again=not stores)
+        return self._answer(request, deadline)
+
+    def _answer(
+        self, request: _Request, deadline: Deadline, head: Callable[[bytes], None] = lambda _: None
+    ) -> Reply:
         for attempt in count():
             try:
-                reply = self._authenticated(path, what, deadline, head)
+                reply = self._authenticated(request, deadline, head)
             except _failures() as error:
                 if not deadline.left:
-                    raise deadline.passed(what) from error
-                pause = _BROKEN_PAUSE if errors.is_broken(error) and attempt < _BROKEN_REPEATS else None
+                    raise deadline.passed(request.what) from error
+                broken = request.again and errors.is_broken(error)
+                pause = _BROKEN_PAUSE if broken and attempt < _BROKEN_REPEATS else None
                 if pause is None:
-                    raise NotKnown(errors.of_failure(error, what, self.server)) from error
+                    raise NotKnown(errors.of_failure(error, request.what, self.server)) from error
             else:
-                pause = _pause(reply, attempt)
+                pause = _pause(reply, attempt, request)
                 if pause is None or pause >= deadline.left:
                     return reply
             time.sleep(min(pause, deadline.left))
         raise AssertionError("unreachable")
 
-    def _authenticated(
-        self, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None]
-    ) -> Reply:
+    def _authenticated(self, request: _Request, deadline: Deadline, head: Callable[[bytes], None]) -> Reply:
         session = self._session
-        reply = self._exchange(session, path, what, deadline, head)
-        if reply.status == _UNAUTHORIZED and self._renew(session, what, deadline):
-            return self._exchange(self._session, path, what, deadline, head)
+        reply = self._exchange(session, request, deadline, head)
+        if reply.status == _UNAUTHORIZED and self._renew(session, request.what, deadline):
+            return self._exchange(self._session, request, deadline, head)
         return reply
 
     def _exchange(
-        self, session: _Session, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None]
+        self, session: _Session, request: _Request, deadline: Deadline, head: Callable[[bytes], None]
     ) -> Reply:
         limit = deadline.sooner(self._access.request_timeout)
         response = session.pool.request(
-            "GET",
-            session.server + path,
-            headers=self._headers(session, what),
+            request.method,
+            session.server + request.path,
+            body=request.body,
+            headers=self._headers(session, request.what, sends=request.body is not None),
             timeout=_timeout(limit),
             retries=False,
             preload_content=False,
         )
         with closing(response):
-            body = b"".join(_chunks(response, what, limit, head))
+            body = b"".join(_chunks(response, request.what, limit, head))
         return Reply(response.status, body, _seconds(response.headers.get("Retry-After")))
 
-    def _headers(self, session: _Session, what: str) -> urllib3.HTTPHeaderDict:
+    def _headers(self, session: _Session, what: str, *, sends: bool = False) -> urllib3.HTTPHeaderDict:
         import urllib3
 
         headers = urllib3.HTTPHeaderDict(
             {"Accept": "application/json", "User-Agent": f"gpuctl/{__version__}"}
         )
+        if sends:
+            headers["Content-Type"] = "application/json"
         with self._lock, complaints() as heard:  # asking for the token refreshes one that is about to expire
             for setting in session.login.configuration.auth_settings().values():
                 headers[setting["key"]] = setting["value"]
@@ -233,10 +259,10 @@ def _chunks(
             raise deadline.passed(what)
 
 
-def _pause(reply: Reply, attempt: int) -> float | None:
+def _pause(reply: Reply, attempt: int, request: _Request) -> float | None:
     """Seconds to wait before the request is repeated; None if it is not to be."""
     repeats, pause = _REPEATS.get(reply.status, (0, 0.0))
-    if attempt >= repeats:
+    if attempt >= repeats or not (request.again or reply.status == _TOO_MANY):
         return None
     return pause if reply.retry_after is None else reply.retry_after
 

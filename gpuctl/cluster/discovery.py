@@ -18,7 +18,7 @@ from gpuctl.facts.kinds import Kind
 from gpuctl.facts.state import Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt
 
 T = TypeVar("T")
-_OK, _NOT_FOUND = 200, 404
+_SUCCESS, _NOT_FOUND = range(200, 300), 404
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class Discovery:
 
 def typed(reply: Reply, what: str, shape: type[T]) -> T:
     """The body of a successful answer. Raises `NotKnown`."""
-    if reply.status != _OK:
+    if reply.status not in _SUCCESS:
         raise NotKnown(errors.of_status(reply.status, reply.body, what))
     try:
         return msgspec.json.decode(reply.body, type=shape)
