@@ -42,7 +42,7 @@ class ManagerConfigMap(View, frozen=True):
     data: ManagerData = ManagerData()
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
+class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
     pass
 
 

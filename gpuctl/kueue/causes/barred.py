@@ -1,0 +1,21 @@
+"""No flavor lets its pods in: taints it does not tolerate, or labels it does not select."""
+
+from __future__ import annotations
+
+from gpuctl.kueue.causes.cause import Cause, Trouble
+from gpuctl.kueue.fit import Bar, Obstacle
+from gpuctl.kueue.scene import Waiter
+
+_BARS = frozenset({Bar.TAINT, Bar.AFFINITY, Bar.NO_FLAVOR})
+
+
+def cause(waiter: Waiter) -> Cause | None:
+    found = waiter.never
+    if not found or not all(each.bar in _BARS for each in found):
+        return None
+    return Cause(Trouble.BARRED, found[0].resource, says="; ".join(map(_said, found)))
+
+
+def _said(obstacle: Obstacle) -> str:
+    detail = f" {obstacle.detail}" if obstacle.detail else ""
+    return f"flavor {obstacle.flavor}: {obstacle.bar.value}{detail}"

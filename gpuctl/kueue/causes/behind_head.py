@@ -1,0 +1,13 @@
+"""It would fit, but in a StrictFIFO queue nobody overtakes the first in line."""
+
+from __future__ import annotations
+
+from gpuctl.kueue.causes.cause import Cause, Trouble
+from gpuctl.kueue.scene import Waiter
+
+
+def cause(waiter: Waiter) -> Cause | None:
+    head = waiter.line.head
+    if not waiter.line.strict or head is None or head is waiter.workload:
+        return None
+    return Cause(Trouble.BEHIND_HEAD, other=head.ref)

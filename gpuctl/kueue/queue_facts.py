@@ -1,0 +1,108 @@
+"""What is read of Kueue's queues and of the machine under them, and what is derived from it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from gpuctl.facts.fact import NOW, Maybe, Objects, given
+from gpuctl.facts.kinds import Ref, View
+from gpuctl.facts.objects import Namespace
+from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, value
+from gpuctl.kueue import scene as scenes
+from gpuctl.kueue import settings as manager_settings
+from gpuctl.kueue.facts import CONFIG_MAPS, NAMESPACES, as_collection, kueue_managers, mounted
+from gpuctl.kueue.manager import Manager
+from gpuctl.kueue.objects import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    Job,
+    LocalQueue,
+    ManagerConfigMap,
+    PlacedPod,
+    ResourceFlavor,
+    ResourceNode,
+    Topology,
+    Workload,
+)
+from gpuctl.kueue.scene import Line, Scene, Sorted, Stray, Written
+from gpuctl.kueue.settings import Settings
+
+V = TypeVar("V", bound=View)
+
+QUEUES = Objects(ClusterQueue)
+LOCAL_QUEUES = Objects(LocalQueue)
+COHORTS = Objects(Cohort)
+FLAVORS = Objects(ResourceFlavor)
+TOPOLOGIES = Objects(Topology)
+ADMISSION_CHECKS = Objects(AdmissionCheck)
+WORKLOADS = Objects(Workload)
+JOBS = Objects(Job)
+NODES = Objects(ResourceNode)
+ALL_PODS = Objects(PlacedPod)
+
+
+@given(Maybe(kueue_managers), Maybe(CONFIG_MAPS))
+def settings_of_the_manager(
+    managers: State[Each[Ref, Manager]], config_maps: State[Each[Ref, ManagerConfigMap]]
+) -> Settings:
+    """Of the manager that admits Workloads: the only one, or else all must agree. Without any: defaults."""
+    if isinstance(managers, Inapplicable):
+        return Settings()
+    found = {_settings(manager, as_collection(config_maps)) for manager in value(managers)}
+    if len(found) > 1:
+        raise NotKnown(Inapplicable("several managers with different settings"))
+    return found.pop() if found else Settings()
+
+
+def _settings(manager: Manager, config_maps: Each[Ref, ManagerConfigMap]) -> Settings:
+    _ = manager.deployments  # raises NotKnown where it could not be read which ConfigMap is mounted
+    for ref in mounted(manager):
+        config_map = config_maps.get(ref)
+        if config_map is not None and config_map.data.configuration is not None:
+            return manager_settings.parse(config_map.data.configuration)
+    return Settings()
+
+
+@given(
+    QUEUES, Maybe(LOCAL_QUEUES), Maybe(COHORTS), Maybe(FLAVORS), Maybe(TOPOLOGIES), Maybe(ADMISSION_CHECKS)
+)
+def queues_as_written(
+    queues: Each[Ref, ClusterQueue],
+    local_queues: State[Each[Ref, LocalQueue]],
+    cohorts: State[Each[Ref, Cohort]],
+    flavors: State[Each[Ref, ResourceFlavor]],
+    topologies: State[Each[Ref, Topology]],
+    checks: State[Each[Ref, AdmissionCheck]],
+) -> Written:
+    return Written(queues, local_queues, cohorts, flavors, topologies, checks)
+
+
+@given(queues_as_written, Maybe(NAMESPACES), Maybe(settings_of_the_manager), NOW)
+def scene_of_the_queues(
+    written: Written,
+    namespaces: State[Each[Ref, Namespace]],
+    settings: State[Settings],
+    now: datetime,
+) -> Scene:
+    return Scene(written, namespaces, settings, now)
+
+
+@given(scene_of_the_queues, Maybe(WORKLOADS))
+def workloads_in_their_queues(scene: Scene, workloads: State[Each[Ref, Workload]]) -> Sorted:
+    return scenes.sort(scene, as_collection(workloads))
+
+
+@given(workloads_in_their_queues)
+def clusterqueues_with_their_workloads(found: Sorted) -> Each[Ref, Line]:
+    return found.lines
+
+
+@given(workloads_in_their_queues)
+def localqueues_that_lead_nowhere(found: Sorted) -> Each[Ref, Stray]:
+    return found.strays
+
+
+LINES = clusterqueues_with_their_workloads
+STRAYS = localqueues_that_lead_nowhere

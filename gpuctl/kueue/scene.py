@@ -1,0 +1,316 @@
+"""Kueue's queues and all around them, as they were read. Each part may be unknown by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.objects import Condition, Namespace
+from gpuctl.facts.selectors import selects
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
+from gpuctl.kueue import quota
+from gpuctl.kueue.fit import Obstacle, Search
+from gpuctl.kueue.objects import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    Topology,
+    Workload,
+)
+from gpuctl.kueue.quota import Cell, Tree
+from gpuctl.kueue.requests import Ask, asked
+from gpuctl.kueue.settings import Settings
+from gpuctl.kueue.standing import Standing, age, standing, verdict, waiting_since
+
+
+@dataclass(frozen=True)
+class Written:
+    """What people have written for Kueue."""
+
+    queues: Each[Ref, ClusterQueue]
+    local_queues: State[Each[Ref, LocalQueue]]
+    cohorts: State[Each[Ref, Cohort]]
+    flavors: State[Each[Ref, ResourceFlavor]]
+    topologies: State[Each[Ref, Topology]]
+    checks: State[Each[Ref, AdmissionCheck]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The queues, and what a judgement of them takes."""
+
+    written: Written
+    namespaces: State[Each[Ref, Namespace]]
+    settings: State[Settings]
+    now: datetime
+
+    @cached_property
+    def tree(self) -> Tree:
+        """All queues and cohorts, the inactive ones too."""
+        return quota.tree(self.written.queues, _or_none(self.written.cohorts))
+
+    @cached_property
+    def lending(self) -> Tree:
+        """Those that Kueue reckons with."""
+        return self.tree.without(self.inactive)
+
+    @cached_property
+    def inactive(self) -> frozenset[str]:
+        """The queues that Kueue itself says to be inactive."""
+        return frozenset(each.metadata.name for each in self.written.queues if not is_active(each))
+
+    @cached_property
+    def generous(self) -> Tree:
+        """The tree as if every queue were active and lent all it has."""
+        return Tree(tuple(_lending_all(each) for each in self.tree.members))
+
+    def flavor(self, name: str) -> ResourceFlavor | None:
+        """A flavor; None if it is known not to exist."""
+        return value(self.written.flavors).get(Ref(ResourceFlavor.of, name))
+
+    def namespace(self, name: str) -> Namespace | None:
+        """A namespace; None if it is known not to exist."""
+        return value(self.namespaces).get(Ref(Namespace.of, name))
+
+    def selected(self, queue: ClusterQueue, namespace: str) -> bool:
+        """Whether a queue takes Workloads of a namespace. Without a selector it takes none."""
+        selector = queue.spec.namespace_selector
+        if selector is None:
+            return False
+        found = self.namespace(namespace)
+        labels = {"kubernetes.io/metadata.name": namespace, **(found.metadata.labels if found else {})}
+        return selects(selector, labels)
+
+
+def _or_none(state: State[Each[Ref, Cohort]]) -> Iterable[Cohort]:
+    """Old releases have no cohorts of their own."""
+    return () if isinstance(state, Inapplicable) else value(state)
+
+
+def _lending_all(member: quota.Member) -> quota.Member:
+    open_limits = {cell: quota.Limits(each.nominal, each.borrowing) for cell, each in member.limits.items()}
+    return quota.Member(member.name, member.parent, open_limits, member.used, member.is_queue)
+
+
+def active(queue: ClusterQueue) -> Condition | None:
+    """What Kueue says of a queue; None if it has said nothing yet."""
+    return next((each for each in queue.status.conditions if each.type == "Active"), None)
+
+
+def is_active(queue: ClusterQueue) -> bool:
+    """Whether Kueue says so. A queue of which it says nothing does not count as inactive."""
+    found = active(queue)
+    return found is None or found.status != "False"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A ClusterQueue with its Workloads. `gaps`: Workloads that may be its own, and could not be read."""
+
+    queue: ClusterQueue
+    scene: Scene
+    waiting: tuple[Workload, ...] = ()  # in the order in which they are tried
+    holding: tuple[Workload, ...] = ()
+    others: tuple[Workload, ...] = ()  # finished, deactivated, on hold
+    gaps: tuple[Unknown, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.queue.metadata.name
+
+    @property
+    def everyone(self) -> Sequence[Workload]:
+        """All its Workloads."""
+        return (*self.waiting, *self.holding, *self.others)
+
+    @property
+    def oldest(self) -> Workload | None:
+        """Who waits longest; None if nobody waits."""
+        return max(self.waiting, key=self.waited, default=None)
+
+    def waited(self, workload: Workload) -> timedelta:
+        """How long a Workload has waited without a break."""
+        return age(waiting_since(workload), self.scene.now)
+
+    def must_be_whole(self) -> None:
+        """Raises NotKnown if some of its Workloads could not be read."""
+        for gap in self.gaps:
+            raise NotKnown(gap)
+
+    @property
+    def strict(self) -> bool:
+        """Whether nobody may overtake the first in line."""
+        return self.queue.spec.queueing_strategy == "StrictFIFO"
+
+    @property
+    def head(self) -> Workload | None:
+        """The first in line; None if nobody waits."""
+        return self.waiting[0] if self.waiting else None
+
+    @cached_property
+    def at_most(self) -> Search:
+        """A search in an empty cluster."""
+        return self._search(self.scene.lending, now=False)
+
+    @cached_property
+    def at_once(self) -> Search:
+        """A search with what is in use."""
+        return self._search(self.scene.lending, now=True)
+
+    @cached_property
+    def if_all_lent(self) -> Search:
+        """A search in an empty cluster whose queues are all active and lend all they have."""
+        return self._search(self.scene.generous, now=False)
+
+    def _search(self, tree: Tree, *, now: bool) -> Search:
+        def room(cell: Cell) -> int:
+            found = tree.room(self.name, cell)
+            return found.free if now else found.most
+
+        settings = self.scene.settings
+        undeclared = isinstance(settings, Known) and settings.value.undeclared_pass
+        return Search(self.queue, self.scene.flavor, room, undeclared)
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A Workload that waits, in its line."""
+
+    workload: Workload
+    line: Line
+
+    @property
+    def message(self) -> str:
+        """Kueue's last word on it."""
+        return verdict(self.workload)
+
+    @cached_property
+    def asks(self) -> tuple[Ask, ...]:
+        """What it asks for, pod set by pod set."""
+        return asked(self.workload, self.line.scene.settings)
+
+    @cached_property
+    def never(self) -> tuple[Obstacle, ...]:
+        """What stands in its way even when nothing else runs."""
+        return self.line.at_most.obstacles(self.workload, self.least)
+
+    @cached_property
+    def now(self) -> tuple[Obstacle, ...]:
+        """What stands in its way as things are."""
+        return self.line.at_once.obstacles(self.workload, self.least)
+
+    @cached_property
+    def least(self) -> tuple[Ask, ...]:
+        """The least it can do with: some pod sets may start with fewer pods."""
+        fewest = {each.name: each.min_count for each in self.workload.spec.pod_sets}
+        return tuple(_with_fewer(each, fewest.get(each.name)) for each in self.asks)
+
+
+def _with_fewer(ask: Ask, fewest: int | None) -> Ask:
+    if fewest is None or not ask.count:
+        return ask
+    return Ask(ask.name, fewest, {name: each * fewest // ask.count for name, each in ask.amounts.items()})
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Workloads that name a LocalQueue which leads nowhere. `missing`: the object that does not exist."""
+
+    local_queue: Ref
+    missing: Ref
+    waiting: tuple[Workload, ...]
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """All Workloads, by where they belong."""
+
+    lines: Each[Ref, Line]
+    strays: Each[Ref, Stray]
+
+
+def sort(scene: Scene, workloads: Each[Ref, Workload]) -> Sorted:
+    """Puts every Workload into its queue's line, or among those whose queue does not exist."""
+    gaps = (*workloads.gaps(), *_unlisted(scene.written.local_queues))
+    local_queues = _known(scene.written.local_queues)
+    members: dict[str, list[Workload]] = {}
+    lost: dict[Ref, list[Workload]] = {}
+    for _, workload in workloads.known():
+        place = Ref(LocalQueue.of, workload.spec.queue_name, workload.metadata.namespace)
+        admission = workload.status.admission
+        if admission:
+            members.setdefault(admission.cluster_queue, []).append(workload)
+        elif place in local_queues:
+            members.setdefault(local_queues[place].spec.cluster_queue, []).append(workload)
+        elif workload.spec.queue_name:
+            lost.setdefault(place, []).append(workload)
+    lines = scene.written.queues.map(
+        lambda queue: _line(queue, scene, members.get(queue.metadata.name, ()), gaps)
+    )
+    return Sorted(lines, _strays(scene, local_queues, members, lost, gaps))
+
+
+def _unlisted(state: State[Each[Ref, LocalQueue]]) -> Iterable[Unknown]:
+    if isinstance(state, Known):
+        return tuple(state.value.gaps())
+    return (state,) if isinstance(state, Unknown) else ()
+
+
+def _known(state: State[Each[Ref, LocalQueue]]) -> Mapping[Ref, LocalQueue]:
+    return dict(state.value.known()) if isinstance(state, Known) else {}
+
+
+def _line(
+    queue: ClusterQueue, scene: Scene, workloads: Iterable[Workload], gaps: tuple[Unknown, ...]
+) -> Line:
+    waiting: list[Workload] = []
+    holding: list[Workload] = []
+    others: list[Workload] = []
+    for workload in workloads:
+        stands = standing(workload)
+        kept = waiting if stands is Standing.WAITING else holding if stands.holds_quota else others
+        kept.append(workload)
+    waiting.sort(key=_turn)
+    return Line(queue, scene, tuple(waiting), tuple(holding), tuple(others), gaps)
+
+
+def _turn(workload: Workload) -> tuple[int, float, str, str]:
+    """Kueue's order: priority, then age; then by name, so that every run has the same."""
+    since = waiting_since(workload)
+    about = workload.metadata
+    return -workload.spec.priority, since.timestamp() if since else 0.0, about.namespace, about.name
+
+
+def _strays(
+    scene: Scene,
+    local_queues: Mapping[Ref, LocalQueue],
+    members: Mapping[str, Sequence[Workload]],
+    lost: Mapping[Ref, Sequence[Workload]],
+    gaps: tuple[Unknown, ...],
+) -> Each[Ref, Stray]:
+    found: dict[Ref, State[Stray]] = {}
+    if isinstance(scene.written.local_queues, Known):
+        for place, workloads in lost.items():
+            found[place] = Known(Stray(place, place, _those_waiting(workloads), scene.now))
+    for place, local_queue in local_queues.items():
+        name = local_queue.spec.cluster_queue
+        queue = Ref(ClusterQueue.of, name)
+        if queue not in scene.written.queues.entries:
+            here = [each for each in members.get(name, ()) if _is_in(each, place)]
+            found[place] = Known(Stray(place, queue, _those_waiting(here), scene.now))
+    return Each(found, (*gaps, *scene.written.queues.holes))
+
+
+def _is_in(workload: Workload, local_queue: Ref) -> bool:
+    place = workload.metadata.namespace, workload.spec.queue_name
+    return place == (local_queue.namespace, local_queue.name)
+
+
+def _those_waiting(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
+    return tuple(sorted((each for each in workloads if standing(each) is Standing.WAITING), key=_turn))
