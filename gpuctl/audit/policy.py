@@ -62,10 +62,20 @@ class VllmModePolicy(_Part, frozen=True):
     shared_utilization: float = 0.95
 
 
+class MigConsistencyPolicy(_Part, frozen=True):
+    """What `mig-consistency` tolerates.
+
+    `stuck_minutes`: a change of MIG or of the driver that takes longer is stuck. MIG manager waits up to 25.
+    """
+
+    stuck_minutes: int = 30
+
+
 class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """One section per check, under the check's name."""
 
     kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
+    mig_consistency: MigConsistencyPolicy = MigConsistencyPolicy()
     vllm_mode: VllmModePolicy = VllmModePolicy()
 
 

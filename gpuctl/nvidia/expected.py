@@ -82,6 +82,12 @@ def uneven(hardware: Hardware) -> str:
     return f"{parts[0]} is only a part of its GPU instance" if parts else ""
 
 
+def is_mixed(hardware: Hardware) -> bool:
+    """Whether the GPUs are unlike each other in a way that only strategy mixed can describe."""
+    modes = {gpu.sliced for gpu in hardware.gpus}
+    return len(modes) > 1 or len({device.profile for device in hardware.devices}) > 1
+
+
 def _indices(gpus: Sequence[Gpu]) -> str:
     return ", ".join(str(gpu.index) for gpu in gpus)
 

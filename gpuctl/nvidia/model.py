@@ -290,8 +290,8 @@ def _contradictions(listing: Listing, rows: GpuRows | None, gpus: Iterable[Gpu])
         if gpu.computes is not None and len(gpu.computes) != len(gpu.devices):
             yield Said(
                 Trouble.UNREADABLE,
-                f"GPU {gpu.index}: -L lists {len(gpu.devices)} devices, -lci {len(gpu.computes)}: one is cut off, "
-                "or the layout changed in between",
+                f"-L lists {len(gpu.devices)} devices of GPU {gpu.index}, -lci {len(gpu.computes)}: "
+                "one is cut off, or the layout changed in between",
             )
 
 

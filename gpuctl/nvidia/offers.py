@@ -14,7 +14,8 @@ from gpuctl.nvidia.profile import Profile, parse
 
 _NOTHING: Final = re.compile(r"No MIG-(?:enabled|supported) devices found", re.IGNORECASE)
 _LGIP: Final = Form.of(
-    r"\|[ ]+(\d+)[ ]+MIG[ ]+(\S+)[ ]+(\d+)[ ]+(\d+)/(\d+)[ ]+([\d.]+)[ ]+\w+[ ]+(\d+)[ ]+\d+[ ]+\d+[ ]+\|[ \t]*",
+    r"\|[ ]+(\d+)[ ]+MIG[ ]+(\S+)[ ]+(\d+)[ ]+(\d+)/(\d+)[ ]+([\d.]+)[ ]+\w+[ ]+(\d+)"
+    r"[ ]+\d+[ ]+\d+[ ]+\|[ \t]*",
     r"(\|[ ]+\d+[ ]+\d+[ ]+\d+[ ]+\|)[ \t]*",
     framed=True,
 )

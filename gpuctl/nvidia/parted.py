@@ -38,6 +38,11 @@ class Part:
     filters: tuple[str, ...] = ()
     devices: tuple[int, ...] | None = None
 
+    @property
+    def meant_empty(self) -> bool:
+        """Whether it wants MIG on and nothing in it."""
+        return self.enabled and not self.wanted
+
     def covers(self, gpu: Gpu) -> bool:
         """Whether it is about this GPU. Raises `NotKnown` where that hangs on an unknown device id."""
         if self.devices is not None and gpu.index not in self.devices:

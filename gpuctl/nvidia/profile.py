@@ -1,4 +1,4 @@
-"""MIG profiles by their grammar, `[Cc.]Gg.Ngb[+attributes|-attributes]`. No list of cards decides anything."""
+"""MIG profiles by their grammar, `[Cc.]Gg.Ngb[+attributes|-attributes]`: no list of cards decides."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ PROCESS_COLUMNS: Final = ("gpu_uuid", "pid", "process_name", "used_memory")
 _HEADER: Final = re.compile(r"\w+(?:\.\w+)*(?: \[\w+\])?(?:, \w+(?:\.\w+)*(?: \[\w+\])?)*")
 _MISSING: Final = re.compile(r"\[.*\]|N/A|")
 _MODES: Final = ("Enabled", "Disabled", "N/A", "")
+_GRAPHICS: Final = re.compile(r"^(\S+) (?:Class )?030[02][0-9a-f]{0,2}: 10de:", re.MULTILINE | re.IGNORECASE)
 _BUS: Final = re.compile(r"(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
@@ -99,12 +100,16 @@ def parse_gpus(output: Output) -> GpuRows:
 def parse_processes(output: Output) -> Processes:
     """Reads the answer to `--query-compute-apps`; none is a regular answer."""
     rows, said = _table(output, PROCESS_COLUMNS, may_be_empty=True)
-    found = tuple(
-        Process(row.get("gpu_uuid", ""), int(row["pid"]), row.get("process_name", ""), _mib(row.get("used_memory", "")))
-        for row in rows
-        if row.get("pid", "").isdecimal()
-    )  # fmt: skip
-    return Processes(found, said)
+    return Processes(tuple(_process(row) for row in rows if row.get("pid", "").isdecimal()), said)
+
+
+def _process(row: Mapping[str, str]) -> Process:
+    return Process(
+        gpu=row.get("gpu_uuid", ""),
+        pid=int(row["pid"]),
+        name=row.get("process_name", ""),
+        memory=_mib(row.get("used_memory", "")),
+    )
 
 
 def _gpu(row: Mapping[str, str]) -> GpuRow:

@@ -1,4 +1,4 @@
-"""The human tables of `nvidia-smi` without arguments: memory and numbers of the MIG devices, modes, bus ids."""
+"""The human tables of `nvidia-smi` without arguments: memory and numbers of MIG devices, bus ids."""
 
 from __future__ import annotations
 

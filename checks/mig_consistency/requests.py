@@ -1,0 +1,181 @@
+"""What pods ask for is offered, what they see they have asked for, and sharing is legal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpuctl.audit.assertion import every
+from gpuctl.audit.finding import Evidence, Finding, Severity
+from gpuctl.checks.mig_consistency import codes
+from gpuctl.checks.mig_consistency.words import kind_of, label, show
+from gpuctl.facts.fact import Maybe, given
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.state import Each, Known, State
+from gpuctl.nvidia.facts import NODES, PODS, nodes_with_GPUs, pods_by_node
+from gpuctl.nvidia.node import Node
+from gpuctl.nvidia.objects import GpuPod, NodeView, quantity
+from gpuctl.nvidia.operands import operand_of
+
+_VENDORS: Final = re.compile(
+    r"(?:[\w-]+\.)*(?:nvidia|amd|habana|intel|aliyun|tencent|huawei|nos\.nebuly)\.(?:com|ai|org)/.*"
+    r"|[^/]*/.*(?:gpu|mig-|vgpu)[^/]*",
+    re.IGNORECASE,
+)
+# Counted by a scheduler of their own, and never part of a node's capacity.
+_ELSEWHERE: Final = re.compile(
+    r".*/(?:gpumem|gpucores|gpumem-percentage|priority|vgpu-.*|gpu-memory|gpu-core.*)"
+)
+
+
+@given(PODS, NODES)
+def resources_that_waiting_pods_ask_for(
+    pods: Each[Ref, GpuPod], nodes: Each[Ref, NodeView]
+) -> Each[str, Mapping[Ref, GpuPod]]:
+    """The GPU resources that pods without a node ask for, with those pods."""
+    wanted: dict[str, dict[Ref, GpuPod]] = {}
+    for ref, pod in pods.known():
+        if pod.spec.node_name or pod.over:
+            continue
+        for name, count in pod.requests.items():
+            if count and _VENDORS.fullmatch(name) and not _ELSEWHERE.fullmatch(name):
+                wanted.setdefault(name, {})[ref] = pod
+    gaps = (*pods.gaps(), *nodes.gaps())
+    return Each({name: Known(waiting) for name, waiting in wanted.items()}, tuple(gaps))
+
+
+@given(NODES)
+def offered_resources(nodes: Each[Ref, NodeView]) -> Mapping[str, int]:
+    """What all nodes together offer."""
+    offered: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in node.status.capacity.items():
+            if "/" in name:
+                offered[name] = offered.get(name, 0) + quantity(amount)
+    return offered
+
+
+@every(
+    resources_that_waiting_pods_ask_for,
+    "every GPU resource that pods wait for is offered by a node",
+    given(offered_resources),
+)
+def offered(waiting: Mapping[Ref, GpuPod], offers: Mapping[str, int]) -> Iterator[Finding]:
+    names = {name for pod in waiting.values() for name in pod.requests if not offers.get(name)}
+    for name in sorted(names):
+        if all(name in pod.requests for pod in waiting.values()) and _VENDORS.fullmatch(name):
+            yield from (_not_offered(ref, name, offers) for ref in waiting)
+
+
+def _not_offered(pod: Ref, name: str, offers: Mapping[str, int]) -> Finding:
+    like = sorted(
+        each for each, count in offers.items() if count and each.partition("/")[0] == name.partition("/")[0]
+    )
+    return Finding(
+        code=codes.NOT_OFFERED,
+        object=pod,
+        message=f"Pods ask for {name}, which no node offers: they wait for ever",
+        evidence=(Evidence(pod, ".spec.containers[*].resources", name),),
+        look=f"kubectl -n {pod.namespace} describe pod {pod.name}",
+        remedy=(
+            "ask for a resource that nodes offer "
+            f"({', '.join(like[:8]) or 'there is none of this vendor'}), or "
+            "slice a node so that it offers this one"
+        ),
+        mark=name,
+        cause=name,
+    )
+
+
+@every(nodes_with_GPUs, "pods that see GPUs have asked for them", given(Maybe(pods_by_node)))
+def asked_for(node: Node, pods: State[Mapping[str, tuple[GpuPod, ...]]]) -> Iterator[Finding]:
+    serving = _namespaces_of_operands(pods)
+    for pod in node.pods:
+        seen = _sees(pod)
+        if seen and not _asks(pod) and pod.metadata.namespace not in serving and pod.running:
+            yield _unrequested(node, pod, seen)
+
+
+def _namespaces_of_operands(pods: State[Mapping[str, tuple[GpuPod, ...]]]) -> frozenset[str]:
+    """Where pods live whose work it is to see all GPUs."""
+    if not isinstance(pods, Known):
+        return frozenset()
+    return _serving_namespaces(tuple(pods.value.values())) | {"kube-system"}
+
+
+def _serving_namespaces(by_node: tuple[tuple[GpuPod, ...], ...]) -> frozenset[str]:
+    return frozenset(
+        pod.metadata.namespace for pods in by_node for pod in pods if operand_of(pod.metadata.labels)
+    )
+
+
+def _sees(pod: GpuPod) -> str:
+    for container in pod.spec.containers:
+        for variable in container.env:
+            if variable.name == "NVIDIA_VISIBLE_DEVICES" and variable.value not in ("", "void", "none"):
+                return variable.value
+    return ""
+
+
+def _asks(pod: GpuPod) -> bool:
+    return bool(pod.spec.resource_claims) or any(
+        name.partition("/")[0].endswith("nvidia.com") for name in pod.requests
+    )
+
+
+def _unrequested(node: Node, pod: GpuPod, seen: str) -> Finding:
+    return Finding(
+        code=codes.UNREQUESTED,
+        object=pod.ref,
+        message=(
+            f"{pod.ref} on {node.ref} has NVIDIA_VISIBLE_DEVICES={seen} and asks for no GPU: it sees GPUs "
+            "that the "
+            "scheduler gives to others, and keeps MIG from being changed"
+        ),
+        evidence=(Evidence(pod.ref, ".spec.containers[*].env", f"NVIDIA_VISIBLE_DEVICES={seen}"),),
+        look=f"kubectl -n {pod.metadata.namespace} get pod {pod.metadata.name} -o yaml",
+        remedy=(
+            "take the variable away and ask for a GPU, or have the container toolkit ignore it "
+            "(ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false); risk: the pod starts anew"
+        ),
+        cause=f"{pod.metadata.namespace}|{_owner(pod)}|{seen}",
+    )
+
+
+def _owner(pod: GpuPod) -> str:
+    owners = pod.metadata.owner_references
+    return f"{owners[0].kind} {owners[0].name}" if owners else pod.metadata.name
+
+
+@every(nodes_with_GPUs, "MPS is not asked for on MIG devices", given())
+def legal_sharing(node: Node) -> Iterator[Finding]:
+    sliced = bool(node.labelled_profiles) or (
+        node.strategy == "single" and "-MIG-" in node.label("gpu.product")
+    )
+    if node.sharing.kind != "mps" or not sliced or node.owner:
+        return
+    names = [name for name in node.labels if name.endswith("sharing-strategy") and node.labels[name] == "mps"]
+    on_mig = [name for name in names if ".mig-" in name or "/mig-" in name or node.strategy == "single"]
+    if not on_mig and node.label("mps.capable") != "true":
+        return
+    if node.strategy == "mixed" and not on_mig:
+        return
+    yield Finding(
+        code=codes.MPS_ON_MIG,
+        object=node.ref,
+        message=(
+            f"{node.ref} shares MIG devices by MPS, which is not supported on MIG: feature discovery and "
+            "plugin "
+            "refuse it. Time-slicing on MIG is supported, without isolation between those that share"
+        ),
+        evidence=tuple(label(node, name) for name in (*on_mig, "nvidia.com/mps.capable")),
+        look=show(node),
+        remedy=(
+            "use time-slicing in the device plugin's configuration, or MPS on GPUs with MIG off; risk: "
+            "plugin pods "
+            "start anew"
+        ),
+        cause=kind_of(node),
+        severity=Severity.ERROR,
+    )

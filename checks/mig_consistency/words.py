@@ -1,0 +1,118 @@
+"""What the findings of this check have in common: second looks, how to look by hand, what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar, TypeVarTuple
+
+from gpuctl.audit.finding import Evidence, Finding
+from gpuctl.facts.state import Known, attempt
+from gpuctl.nvidia.facts import Looked
+from gpuctl.nvidia.node import Node
+from gpuctl.nvidia.operands import BY_NAME, MANAGER, PLUGIN, places
+
+S = TypeVar("S", Node, Looked)
+Ts = TypeVarTuple("Ts")
+
+
+def standing(judge: Callable[[S, *Ts], Iterator[Finding]]) -> Callable[[S, *Ts], Iterator[Finding]]:
+    """Of a subject that was read twice, only what both reads show counts."""
+
+    def twice(subject: S, *given: *Ts) -> Iterator[Finding]:
+        if subject.earlier is None:
+            yield from judge(subject, *given)
+            return
+        before = {finding.fingerprint for finding in judge(subject.earlier, *given)}
+        yield from (each for each in judge(subject, *given) if each.fingerprint in before)
+
+    twice.__name__ = judge.__name__
+    return twice
+
+
+def reads(subject: Node | Looked) -> Evidence:
+    """How often it was read."""
+    node = subject.node if isinstance(subject, Looked) else subject
+    often = "two reads 10 s apart show the same" if subject.earlier else "one read"
+    return Evidence(node.ref, "", often)
+
+
+def label(node: Node, name: str) -> Evidence:
+    """What a label says."""
+    return Evidence(node.ref, f".metadata.labels['{name}']", node.labels.get(name, "") or "absent")
+
+
+def capacity(node: Node, names: Iterable[str]) -> Iterator[Evidence]:
+    """What the node offers."""
+    for name in names:
+        there, free = node.capacity.get(name, 0), node.allocatable.get(name, 0)
+        yield Evidence(node.ref, f".status.capacity['{name}']", f"{there}, allocatable {free}")
+
+
+def smi(looked: Looked, command: str, observed: str) -> Evidence:
+    """What nvidia-smi said on the node."""
+    return Evidence(looked.node.ref, f"nvidia-smi {command}".rstrip(), observed)
+
+
+def show(node: Node) -> str:
+    """The command that shows labels and amounts of a node."""
+    return f"kubectl get node {shlex.quote(node.name)} -o yaml --show-managed-fields"
+
+
+def run(node: Node, command: str = "-L") -> str:
+    """The command that runs nvidia-smi on the node."""
+    known = attempt(lambda: node.operands)
+    found = places(known.value) if isinstance(known, Known) else ()
+    if not found:
+        image = "--image=busybox --profile=sysadmin"
+        name = shlex.quote(node.name)
+        return f"kubectl debug node/{name} -it {image} -- chroot /host nvidia-smi {command}"
+    place = found[0]
+    return (
+        f"kubectl -n {place.namespace} exec {place.pod} -c {place.container} -- nvidia-smi {command}".rstrip()
+    )
+
+
+def pod_of(node: Node, operand: str) -> str:
+    """An operand's pod on the node as kubectl's arguments: by name, or by label where it is not known."""
+    known = attempt(lambda: node.operands.get(operand, ()))
+    if isinstance(known, Known) and known.value:
+        metadata = known.value[0].metadata
+        return f"-n {metadata.namespace} pod {metadata.name}"
+    key, mark = BY_NAME[operand].marks[0]
+    return f"-A pod -l {key}={mark} --field-selector spec.nodeName={shlex.quote(node.name)}"
+
+
+def restart(node: Node, operand: str) -> str:
+    """The remedy that starts an operand's pod anew."""
+    return f"kubectl delete {pod_of(node, operand)}"
+
+
+def retry(node: Node) -> str:
+    """The remedy that makes MIG manager run its full check again."""
+    return (
+        f"let MIG manager check again: `{restart(node, MANAGER)}`; risk: where the layout has to change, "
+        "a GPU "
+        "in use makes it fail again, so cordon and drain the node first. Writing the same label again does "
+        "nothing"
+    )
+
+
+def reread(node: Node) -> str:
+    """The remedy that makes the device plugin list the hardware again."""
+    return (
+        f"let the device plugin list the hardware again: `{restart(node, PLUGIN)}`, then wait 6 minutes; "
+        "risk: "
+        "running pods keep their devices, new ones wait for some seconds"
+    )
+
+
+def logs(node: Node, operand: str) -> str:
+    """The command that shows an operand's log."""
+    arguments = pod_of(node, operand).replace(" pod ", " ")
+    return f"kubectl logs {arguments} --all-containers --tail=100"
+
+
+def kind_of(node: Node) -> str:
+    """Nodes of one kind have the same model, strategy and configuration."""
+    return f"{node.product}|{node.strategy}|{node.config}"
