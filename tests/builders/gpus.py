@@ -60,6 +60,11 @@ mig-configs:
   half:
   - {devices: [0, 1], mig-enabled: true, mig-devices: {"3g.40gb": 2}}
   - {devices: [2, 3], mig-enabled: false}
+  two-of-eight:
+  - {devices: [0, 1], mig-enabled: true, mig-devices: {"1g.10gb": 7}}
+  - {devices: [2, 3, 4, 5, 6, 7], mig-enabled: false}
+  a30:
+  - {devices: all, mig-enabled: true, mig-devices: {"1g.6gb": 2, "2g.12gb": 1}}
   custom:
   - {devices: all, mig-enabled: true, mig-devices: {"3g.40gb": 1}}
 """
@@ -116,7 +121,12 @@ def pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": dict(labels or {})},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "labels": dict(labels or {}),
+        },
         "spec": {"nodeName": node, "containers": list(containers or [own])},
         "status": dict(status or {"phase": "Running" if node else "Pending"}),
     }

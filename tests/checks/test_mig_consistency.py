@@ -1,0 +1,488 @@
+"""Whole clusters with GPU nodes: each fault is found by its code, and the same state slightly changed is silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuctl.audit.judge import Verdict
+from gpuctl.facts.nodes import Output
+from gpuctl.facts.state import Reason, Unknown
+from tests.builders.gpus import (
+    CONFIG,
+    OPERATOR,
+    SEVEN,
+    GpuCluster,
+    answers,
+    cluster,
+    config_map,
+    found,
+    judgements,
+    messages,
+    operand_pod,
+    pod,
+    sliced,
+)
+from tests.cluster.bed.simulated import GpuNode, gpu_node
+from tests.cluster.standins import faults
+from tests.cluster.standins.state import A30, A100, H100, V100, Gpu
+
+BALANCED = ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")
+PREFIX = "nvidia.com/"
+
+
+def written(minutes: float, *labels: str, manager: str = "nvidia-mig-manager") -> list[dict[str, Any]]:
+    """managedFields of somebody who wrote these labels so many minutes ago."""
+    from datetime import timedelta
+
+    from tests.memory import A_MOMENT
+
+    time = (A_MOMENT - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = {"f:metadata": {"f:labels": {f"f:{PREFIX}{name}": {} for name in labels}}}
+    return [
+        {
+            "manager": manager,
+            "operation": "Update",
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        }
+    ]
+
+
+def labelled(node: GpuNode, **labels: str | None) -> GpuNode:
+    """The node with other labels; `__` stands for a dot, `_` for a hyphen."""
+    names = {name.replace("__", ".").replace("_", "-"): text for name, text in labels.items()}
+    return replace(node, extra={**node.extra, **{PREFIX + name: text for name, text in names.items()}})
+
+
+def offering(node: GpuNode, **counts: int | None) -> GpuNode:
+    """The node with another capacity, `gpu` and `mig_1g__10gb`."""
+    names = {name.replace("__", ".").replace("_", "-"): count for name, count in counts.items()}
+    return replace(node, resources={PREFIX + name: count for name, count in names.items()})
+
+
+def silicon(node: GpuNode, *gpus: Gpu) -> GpuNode:
+    """A node whose GPUs are others than its labels and capacity say."""
+    state = replace(node.state, gpus=gpus)
+    kept_labels: dict[str, str | None] = dict(node.labels)
+    kept = {name: int(count) for name, count in node.capacity.items() if name.startswith(PREFIX)}
+    fresh = replace(node, state=state)
+    extra = {name: kept_labels.get(name) for name in {*fresh.labels, *kept_labels} if name.startswith(PREFIX)}
+    gone = {name: None for name in fresh.capacity if name.startswith(PREFIX) and name not in kept}
+    return replace(fresh, extra=extra, resources={**gone, **kept})
+
+
+def h100(mig: tuple[str, ...] | None = SEVEN, index: int = 0, **changes: Any) -> Gpu:
+    return replace(H100.gpu(index, mig, node="gpu-1"), **changes)
+
+
+def single(**changes: Any) -> GpuNode:
+    return gpu_node("gpu-1", strategy="single", profiles=[SEVEN], **{"config": "all-1g.10gb", **changes})
+
+
+INVALID = gpu_node("gpu-1", strategy="single", profiles=[SEVEN, None], config="first-only")
+WEDGED = labelled(
+    sliced(),
+    mig__config__state="pending",
+    gpu__deploy__device_plugin="paused-for-mig-change",
+    gpu__deploy__gpu_feature_discovery="paused-for-mig-change",
+)
+UPGRADED = labelled(sliced(), gpu__deploy__device_plugin="paused-for-driver-upgrade")
+TWO_OFF = gpu_node("gpu-1", profiles=[None, None])
+ME = ("1g.10gb+me", *["1g.10gb"] * 6)
+
+# what is wrong, the codes that are found, and the same slightly changed
+CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
+    "MIG001 failed": (
+        cluster(labelled(sliced(), mig__config__state="failed")),
+        {"MIG001"},
+        cluster(labelled(sliced(), mig__config__state="success")),
+    ),
+    "MIG002 wedged": (
+        cluster(WEDGED, written=written(40, "mig.config.state", "gpu.deploy.device-plugin"), without=frozenset({"device-plugin"})),
+        {"MIG002"},
+        cluster(WEDGED, written=written(8, "mig.config.state", "gpu.deploy.device-plugin"), without=frozenset({"device-plugin"})),
+    ),
+    "MIG002 of unknown age": (
+        cluster(labelled(sliced(), mig__config__state="pending", gpu__product=None)),
+        {"MIG002"},
+        cluster(
+            labelled(sliced(), mig__config__state="pending", gpu__product=None),
+            written=written(2, "mig.config.state"),
+        ),
+    ),
+    "MIG003 rebooting": (
+        cluster(labelled(sliced(), mig__config__state="rebooting"), written=written(31, "mig.config.state")),
+        {"MIG003"},
+        cluster(labelled(sliced(), mig__config__state="rebooting"), written=written(29, "mig.config.state")),
+    ),
+    "MIG004 paused after an aborted upgrade": (
+        cluster(UPGRADED, written=written(50, "gpu.deploy.device-plugin", manager="driver-manager")),
+        {"MIG004"},
+        cluster(UPGRADED, written=written(5, "gpu.deploy.device-plugin", manager="driver-manager")),
+    ),
+    "MIG005 and MIG014 one of two sliced": (
+        cluster(INVALID),
+        {"MIG005", "MIG014", "MIG015"},
+        cluster(gpu_node("gpu-1", strategy="single", profiles=[SEVEN, SEVEN], config="all-1g.10gb")),
+    ),
+    "MIG006 labels of before": (
+        cluster(labelled(sliced(), mig_1g__10gb__count="2")),
+        {"MIG006"},
+        cluster(labelled(sliced(), mig_1g__10gb__count="7")),
+    ),
+    "MIG006 another model": (
+        cluster(labelled(TWO_OFF, gpu__product="NVIDIA-A100-SXM4-80GB")),
+        {"MIG006"},
+        cluster(labelled(TWO_OFF, gpu__product="H100-80GB-HBM3")),  # as old releases write it
+    ),
+    "MIG007 slices that are not advertised": (
+        cluster(offering(sliced(), mig_1g__10gb=0)),
+        {"MIG007"},
+        cluster(offering(sliced(), mig_1g__10gb=7)),
+    ),
+    "MIG007 by labels alone": (
+        cluster(offering(sliced(), mig_1g__10gb=3), probed=False),
+        {"MIG007"},
+        cluster(offering(sliced(), mig_1g__10gb=7), probed=False),
+    ),
+    "MIG008 unhealthy": (
+        cluster(gpu_node("gpu-1", profiles=[None] * 8), allocatable={"nvidia.com/gpu": 7}),
+        {"MIG008"},
+        cluster(gpu_node("gpu-1", profiles=[None] * 8), allocatable={"nvidia.com/gpu": 8}),
+    ),
+    "MIG009 names of before": (
+        cluster(offering(sliced(), mig_2g__20gb=3)),
+        {"MIG009"},
+        cluster(offering(sliced(), mig_2g__20gb=0)),
+    ),
+    "MIG010 mode pending": (
+        cluster(silicon(TWO_OFF, h100(None), h100(None, 1, mig_pending="Enabled"))),
+        {"MIG010"},
+        cluster(silicon(TWO_OFF, h100(None), h100(None, 1))),
+    ),
+    "MIG011 empty": (
+        cluster(gpu_node("gpu-1", profiles=[[]], config="all-balanced")),
+        {"MIG011", "MIG015"},
+        cluster(gpu_node("gpu-1", profiles=[[]], config="all-enabled")),
+    ),
+    "MIG012 without compute instance": (
+        cluster(gpu_node("gpu-1", profiles=[["0c.3g.40gb"]], config="custom")),
+        {"MIG012"},
+        cluster(gpu_node("gpu-1", profiles=[["3g.40gb"]], config="custom")),
+    ),
+    "MIG013 a part of its instance": (
+        cluster(gpu_node("gpu-1", profiles=[["1c.3g.40gb"]], config="custom")),
+        {"MIG013"},
+        cluster(gpu_node("gpu-1", profiles=[["3g.40gb"]], config="custom")),
+    ),
+    "MIG014 labels of another strategy": (
+        cluster(
+            sliced(),
+            without=frozenset({"device-plugin"}),
+            extra=(
+                pod("plugin", "gpu-1", namespace=OPERATOR, labels={"app": "nvidia-device-plugin-daemonset"},
+                    env={"MIG_STRATEGY": "single"}),
+            ),
+        ),
+        {"MIG014"},
+        cluster(
+            sliced(),
+            without=frozenset({"device-plugin"}),
+            extra=(
+                pod("plugin", "gpu-1", namespace=OPERATOR, labels={"app": "nvidia-device-plugin-daemonset"},
+                    env={"MIG_STRATEGY": "mixed"}),
+            ),
+        ),
+    ),
+    "MIG015 success over other hardware": (
+        cluster(sliced(config="all-3g.40gb")),
+        {"MIG015"},
+        cluster(sliced(config="all-1g.10gb")),
+    ),
+    "MIG015 a GPU that is not covered": (
+        cluster(gpu_node("gpu-1", profiles=[SEVEN, None], config="first-only")),
+        {"MIG015"},
+        cluster(gpu_node("gpu-1", profiles=[SEVEN], config="first-only")),
+    ),
+    "MIG015 media extensions": (
+        cluster(sliced(config="with-media")),
+        {"MIG015"},
+        cluster(gpu_node("gpu-1", profiles=[ME], config="with-media")),
+    ),
+    "MIG016 no such name": (
+        cluster(labelled(sliced(), mig__config="all-1g.12gb", mig__config__state="pending"), written=written(1, "mig.config.state")),
+        {"MIG016"},
+        cluster(labelled(sliced(), mig__config="all-1g.10gb", mig__config__state="pending"), written=written(1, "mig.config.state")),
+    ),
+    "MIG017 the profile of another card": (
+        cluster(gpu_node("gpu-1", profiles=[[]], config="all-1g.5gb")),
+        {"MIG011", "MIG017"},
+        cluster(gpu_node("gpu-1", model=A100, profiles=[["1g.5gb"] * 7], config="all-1g.5gb")),
+    ),
+    "MIG018 labels by hand": (
+        cluster(labelled(gpu_node("gpu-1", strategy="none", profiles=[None, None]), mig_1g__5gb__count="7")),
+        {"MIG018"},
+        cluster(gpu_node("gpu-1", strategy="none", profiles=[None, None])),
+    ),
+    "MIG019 no manager": (
+        cluster(sliced(), without=frozenset({"mig-manager"})),
+        {"MIG019"},
+        cluster(gpu_node("gpu-1", profiles=[None]), without=frozenset({"mig-manager"})),
+    ),
+    "MIG020 seven of eight": (
+        cluster(
+            silicon(gpu_node("gpu-1", profiles=[None] * 8), *(h100(None, index) for index in range(7))),
+        ),
+        {"MIG020", "MIG007"},
+        cluster(gpu_node("gpu-1", profiles=[None] * 8)),
+    ),
+    "MIG020 a GPU on the bus alone": (
+        cluster(
+            gpu_node("gpu-1", profiles=[None]),
+            told={("gpu-1", "pci"): "0000:1b:00.0 0302: 10de:2330\n0000:2d:00.0 0302: 10de:2330 (rev a1)\n"},
+        ),
+        {"MIG020"},
+        cluster(
+            gpu_node("gpu-1", profiles=[None]),
+            told={("gpu-1", "pci"): "0000:1b:00.0 0302: 10de:2330\n0000:07:00.0 0680: 10de:22a3\n"},
+        ),
+    ),
+    "MIG021 no driver": (
+        cluster(sliced().failing(faults.DRIVER_DOWN)),
+        {"MIG021"},
+        cluster(sliced().failing(faults.EXIT_6)),
+    ),
+    "MIG022 a vanished device": (
+        cluster(
+            sliced(),
+            extra=(pod("infer", "gpu-1", asks={"nvidia.com/mig-1g.10gb": 1}),),
+            told={("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-infer",'
+                  '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
+                  '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'},
+        ),
+        {"MIG022"},
+        cluster(
+            sliced(),
+            extra=(pod("infer", "gpu-1", asks={"nvidia.com/mig-1g.10gb": 1}),),
+            told={("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-of-a-dead-pod",'
+                  '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
+                  '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'},
+        ),
+    ),
+    "MIG022 a resource that is gone": (
+        cluster(sliced(), extra=(pod("train", "gpu-1", asks={"nvidia.com/mig-3g.40gb": 1}),)),
+        {"MIG022"},
+        cluster(sliced(), extra=(pod("train", "gpu-1", asks={"nvidia.com/mig-1g.10gb": 1}),)),
+    ),
+    "MIG023 seen and not asked for": (
+        cluster(sliced(), extra=(pod("notebook", "gpu-1", env={"NVIDIA_VISIBLE_DEVICES": "all"}),)),
+        {"MIG023"},
+        cluster(sliced(), extra=(pod("notebook", "gpu-1", env={"NVIDIA_VISIBLE_DEVICES": "void"}),)),
+    ),
+    "MIG024 MPS on MIG": (
+        cluster(labelled(sliced(), mig_1g__10gb__sharing_strategy="mps", mps__capable="true")),
+        {"MIG024"},
+        cluster(
+            offering(
+                labelled(sliced(), mig_1g__10gb__sharing_strategy="time-slicing", mig_1g__10gb__replicas="2"),
+                mig_1g__10gb=14,
+            )
+        ),
+    ),
+    "MIG030 no device plugin": (
+        cluster(sliced(), without=frozenset({"device-plugin"})),
+        {"MIG030"},
+        cluster(
+            sliced(),
+            without=frozenset({"device-plugin"}),
+            extra=(operand_pod("device-plugin", "gpu-1"),),
+        ),
+    ),
+    "MIG030 a plugin that is not ready": (
+        cluster(
+            sliced(),
+            without=frozenset({"device-plugin"}),
+            extra=(operand_pod("device-plugin", "gpu-1", containerStatuses=[{"name": "nvidia-device-plugin", "ready": False, "restartCount": 12}]),),
+        ),
+        {"MIG030"},
+        cluster(sliced(), without=frozenset({"device-plugin"}), extra=(operand_pod("device-plugin", "gpu-1"),)),
+    ),
+    "MIG031 not looked again": (
+        cluster(labelled(sliced(), gfd__timestamp="1700000000"), written=written(60, "mig.config.state")),
+        {"MIG031"},
+        cluster(labelled(sliced(), gfd__timestamp="1796028900"), written=written(60, "mig.config.state")),
+    ),
+    "MIG032 asked for and not offered": (
+        cluster(sliced(), extra=(pod("waiting", "", asks={"nvidia.com/A100-40GB-MIG-1g.5gb": 1}),)),
+        {"MIG032"},
+        cluster(sliced(), extra=(pod("waiting", "", asks={"nvidia.com/mig-1g.10gb": 1}),)),
+    ),
+    "MIG033 more than it has": (
+        cluster(replace(sliced(), state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 12000}),)))),
+        {"MIG033"},
+        cluster(replace(sliced(), state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 9984}),)))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case)
+def test_each_fault_is_found_by_its_code_and_nothing_else(case: str) -> None:
+    bad, codes, _ = CASES[case]
+    assert set(found(bad)) == codes, found(bad)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case)
+def test_the_same_state_slightly_changed_is_silent(case: str) -> None:
+    _, _, good = CASES[case]
+    assert found(good) == {}
+
+
+HEALTHY = {
+    "none": cluster(gpu_node("gpu-1", strategy="none", profiles=[None] * 8)),
+    "none with MIG on": cluster(gpu_node("gpu-1", strategy="none", profiles=[SEVEN])),
+    "single": cluster(single()),
+    "single without MIG": cluster(gpu_node("gpu-1", strategy="single", profiles=[None] * 4)),
+    "mixed, two of eight sliced": cluster(
+        gpu_node("gpu-1", profiles=[SEVEN, SEVEN, *[None] * 6], config="two-of-eight")
+    ),
+    "balanced": cluster(gpu_node("gpu-1", profiles=[BALANCED] * 8)),
+    "A30": cluster(gpu_node("gpu-1", model=A30, profiles=[["2g.12gb", "1g.6gb", "1g.6gb"]], config="a30")),
+    "not capable": cluster(gpu_node("gpu-1", model=V100, profiles=[None] * 4)),
+    "time-slicing": cluster(
+        offering(
+            labelled(gpu_node("gpu-1", profiles=[None] * 2), gpu__replicas="4", gpu__sharing_strategy="time-slicing",
+                     gpu__product="NVIDIA-H100-80GB-HBM3-SHARED"),
+            gpu=8,
+        )
+    ),
+    "time-slicing, renamed": cluster(
+        offering(
+            labelled(gpu_node("gpu-1", profiles=[None] * 2), gpu__replicas="8", gpu__sharing_strategy="time-slicing"),
+            gpu=0, gpu__shared=16,
+        )
+    ),
+    "zeros": cluster(offering(sliced(), mig_2g__20gb=0, mig_3g__40gb=0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_healthy_nodes_are_silent(case: str) -> None:
+    results = judgements(HEALTHY[case])
+    assert messages(results.values(), info=True) == {}
+    assert {result.verdict for result in results.values()} <= {
+        Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_PROVEN
+    }  # fmt: skip
+
+
+def test_without_a_look_into_the_node_its_hardware_is_not_proven_and_the_rest_is_judged() -> None:
+    results = judgements(cluster(labelled(sliced(), mig__config__state="failed"), probed=False))
+    assert results["carried-out"].verdict is Verdict.FAIL
+    assert results["true-capacity"].verdict is Verdict.NOT_PROVEN
+    assert results["kept-promises"].verdict is Verdict.PASS
+
+
+def test_a_node_that_is_not_ready_is_judged_by_what_the_api_shows() -> None:
+    down = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-30T09:00:00Z"}]
+    of = cluster(labelled(sliced(), mig__config__state="failed"), conditions=down)
+    unasked = of.with_(told={key: Unknown(Reason.NOT_ASKED, "not Ready") for key in answers(sliced())})
+    results = judgements(unasked)
+    assert results["true-capacity"].verdict is Verdict.NOT_PROVEN
+    assert results["carried-out"].verdict is Verdict.FAIL
+
+
+def test_a_driver_that_does_not_answer_makes_nothing_green() -> None:
+    results = judgements(cluster(sliced().failing(faults.DRIVER_DOWN)))
+    passed = {name for name, result in results.items() if result.verdict is Verdict.PASS}
+    assert not passed & {"visible-gpus", "modes-in-effect", "whole-devices", "true-labels", "true-capacity"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "severity"),
+    [
+        (faults.GPU_LOST, "error"),
+        (faults.VERSION_MISMATCH, "warning"),
+        (faults.NVML_UNKNOWN, "warning"),
+        (faults.NO_DEVICES_L, "error"),
+        (faults.GARBAGE, "error"),
+        (faults.SHELL_NOT_FOUND, "warning"),
+    ],
+)
+def test_errors_are_told_by_class_and_a_bad_container_is_no_gpu_fault(fault: Any, severity: str) -> None:
+    results = judgements(cluster(sliced().failing(fault)))
+    findings = [finding for result in results.values() for finding in result.findings]
+    assert {finding.code.id for finding in findings} <= {"MIG020", "MIG021"}
+    assert {finding.weight.value for finding in findings} == {severity}
+
+
+def test_permissions_missing_for_media_attributes_cost_only_these() -> None:
+    node = gpu_node("gpu-1", profiles=[ME], config="with-media").failing(faults.LGI_PERMISSIONS)
+    assert set(found(cluster(node))) == {"MIG021"}
+
+
+def test_what_stands_only_once_does_not_count() -> None:
+    bad, good = cluster(offering(sliced(), mig_1g__10gb=6)), cluster(sliced())
+    assert set(found(bad)) == {"MIG007"}
+    assert set(found(bad.with_(later=bad))) == {"MIG007"}
+    assert found(bad.with_(later=good)) == {}
+
+
+def test_evidence_says_how_often_was_read() -> None:
+    bad = cluster(offering(sliced(), mig_1g__10gb=6))
+    for of, said in ((bad, "one read"), (bad.with_(later=bad), "two reads 10 s apart show the same")):
+        findings = judgements(of)["true-capacity"].findings
+        assert said in [each.observed for each in findings[0].evidence]
+
+
+def test_six_minutes_after_a_change_nothing_is_held_against_capacity() -> None:
+    bad = offering(sliced(), mig_1g__10gb=0)
+    assert found(cluster(bad, written=written(5, "mig.config.state"))) == {}
+    assert set(found(cluster(bad, written=written(7, "mig.config.state")))) >= {"MIG007"}
+
+
+def test_other_owners_are_told_and_not_judged() -> None:
+    hami = replace(offering(sliced(), gpu=10), name="gpu-1")
+    of = cluster(hami)
+    items = of.items
+    items[0]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "x"}  # type: ignore[index]
+    reader = of.reader
+    reader.items = items
+    from gpuctl.audit.judge import judge
+    from gpuctl.checks.mig_consistency import CHECK
+    from gpuctl.facts.gather import gather
+
+    facts = gather(CHECK.needs, reader, {})
+    said = messages((judge(each, facts) for each in CHECK.assertions), info=True)
+    assert set(said) == {"MIG026"}
+
+
+def test_gke_is_judged_by_its_own_rules() -> None:
+    node = gpu_node("gpu-1", strategy="none", profiles=[SEVEN])
+    bare = replace(node, extra={name: None for name in node.labels if name.startswith(PREFIX)} | {
+        "cloud.google.com/gke-gpu-partition-size": "1g.10gb", "cloud.google.com/gke-accelerator": "nvidia-h100-80gb"
+    })  # fmt: skip
+    assert found(cluster(offering(bare, gpu=7))) == {}
+    assert set(found(cluster(offering(bare, gpu=6)))) == {"MIG007"}
+
+
+def test_a_cluster_without_gpus_is_not_applicable() -> None:
+    results = judgements(cluster())
+    assert results["carried-out"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_configuration_of_the_operator_is_found_by_the_node_s_name() -> None:
+    of = cluster(labelled(sliced(), mig__config="all-special"))
+    own = config_map(CONFIG.replace("all-1g.10gb", "all-special"), "gpu-1-mig-config")
+    assert set(found(of)) == {"MIG016"}
+    assert found(of.with_(extra=(own,))) == {}
+
+
+def test_an_output_that_is_cut_off_is_not_half_read() -> None:
+    whole = answers(sliced())[("gpu-1", "nvidia-smi-L")]
+    cut = Output(whole.stdout[: len(whole.stdout) // 2])
+    results = judgements(cluster(sliced(), told={("gpu-1", "nvidia-smi-L"): cut}))
+    assert {finding.code.id for result in results.values() for finding in result.findings} == {"MIG021"}
+    assert results["true-capacity"].verdict is Verdict.UNKNOWN
