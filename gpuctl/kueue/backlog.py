@@ -1,7 +1,7 @@
 """The backlog of a queue over the past hours, rebuilt from the times in the Workloads that still exist.
 
 What was deleted is missing: the past then looks emptier than it was. So the line's past is a lower bound, its
-end is exact, and a rise that is seen only here proves nothing. Waits and the last admission are exact for what
+end is exact, and a rise that is seen only here proves nothing. Waits are exact for what still
 exists.
 """
 

@@ -8,10 +8,12 @@ from typing import TypeVar
 from gpuctl.facts.fact import NOW, Maybe, Objects, given
 from gpuctl.facts.kinds import Ref, View
 from gpuctl.facts.objects import Namespace
-from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, value
+from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, attempt, value
 from gpuctl.kueue import scene as scenes
 from gpuctl.kueue import settings as manager_settings
+from gpuctl.kueue.causes.diagnosis import Diagnosed
 from gpuctl.kueue.facts import CONFIG_MAPS, NAMESPACES, as_collection, kueue_managers, mounted
+from gpuctl.kueue.footing import Footing, Ground
 from gpuctl.kueue.manager import Manager
 from gpuctl.kueue.objects import (
     AdmissionCheck,
@@ -26,6 +28,7 @@ from gpuctl.kueue.objects import (
     Topology,
     Workload,
 )
+from gpuctl.kueue.pods import Owned
 from gpuctl.kueue.scene import Line, Scene, Sorted, Stray, Written
 from gpuctl.kueue.settings import Settings
 
@@ -106,3 +109,43 @@ def localqueues_that_lead_nowhere(found: Sorted) -> Each[Ref, Stray]:
 
 LINES = clusterqueues_with_their_workloads
 STRAYS = localqueues_that_lead_nowhere
+
+
+@given(Maybe(ALL_PODS), Maybe(JOBS))
+def pods_by_owner(pods: State[Each[Ref, PlacedPod]], jobs: State[Each[Ref, Job]]) -> Owned:
+    return Owned(pods, jobs)
+
+
+@given(LINES)
+def causes_of_waiting(lines: Each[Ref, Line]) -> Each[Ref, Diagnosed]:
+    """Why the Workloads of each queue wait."""
+    return lines.map(Diagnosed)
+
+
+@given(LINES, FLAVORS, scene_of_the_queues, Maybe(NODES), pods_by_owner)
+def flavors_on_the_machine(
+    lines: Each[Ref, Line],
+    flavors: Each[Ref, ResourceFlavor],
+    scene: Scene,
+    nodes: State[Each[Ref, ResourceNode]],
+    owned: Owned,
+) -> Each[Ref, Footing]:
+    """The flavors that queues give out."""
+    ground = Ground(nodes, owned)
+    found = [each for _, each in lines.known()]
+    gaps = tuple(lines.gaps())
+    named = {name for line in found for name in line.queue.flavors}
+    entries = flavors.where(lambda each: each.metadata.name in named).map(
+        lambda each: Footing(
+            each, scene, ground, tuple(line for line in found if each.metadata.name in line.queue.flavors)
+        )
+    )
+    return Each(entries.entries, (*entries.holes, *gaps))
+
+
+@given(Maybe(WORKLOADS))
+def owners_of_workloads(workloads: State[Each[Ref, Workload]]) -> State[frozenset[str]]:
+    """The uids that Workloads belong to. Unknown as a value, so that a Job without need of it is judged."""
+    return attempt(
+        lambda: frozenset(owner.uid for each in value(workloads) for owner in each.metadata.owner_references)
+    )

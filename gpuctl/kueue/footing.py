@@ -1,0 +1,180 @@
+"""What stands under a flavor: its nodes, what they offer, and how much quota is promised on them.
+
+Kueue never compares quota with nodes. Transformations are undone here: nodes know only what they offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, value
+from gpuctl.kueue.objects import ClusterQueue, PlacedPod, ResourceFlavor, ResourceNode, Workload
+from gpuctl.kueue.placement import barring_taints, stands_for
+from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
+from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator
+from gpuctl.kueue.quota import Cell
+from gpuctl.kueue.scene import Line, Scene
+
+# Labels by which something is asked of a node; what it has is told by others.
+DESIRES: Mapping[str, str] = {
+    "nvidia.com/mig.config": "nvidia.com/mig.config.state",
+    "nvidia.com/device-plugin.config": "nvidia.com/gpu.product",
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Nodes and pods, as they were read."""
+
+    nodes: State[Each[Ref, ResourceNode]]
+    owned: Owned
+
+    @cached_property
+    def pods_on(self) -> Mapping[str, list[PlacedPod]]:
+        """The pods on each node."""
+        return by_node(self.owned.alive)
+
+    def free(self, node: ResourceNode, resource: str) -> Amount:
+        """What is left of a resource on a node."""
+        used = sum(takes(pod, resource) for pod in self.pods_on.get(node.metadata.name, ()))
+        return amount(node.status.allocatable.get(resource, 0)) - used
+
+
+@dataclass(frozen=True)
+class Footing:
+    """A flavor and all that concerns it. `named`: queues that refer to it, by name."""
+
+    flavor: ResourceFlavor
+    scene: Scene
+    ground: Ground
+    lines: tuple[Line, ...]
+
+    @property
+    def name(self) -> str:
+        return self.flavor.metadata.name
+
+    @cached_property
+    def nodes(self) -> tuple[ResourceNode, ...]:
+        """The nodes that bear its labels."""
+        return tuple(each for each in value(self.ground.nodes) if stands_for(self.flavor, each))
+
+    @property
+    def usable(self) -> tuple[ResourceNode, ...]:
+        """Those that are Ready and not cordoned."""
+        return tuple(each for each in self.nodes if each.usable)
+
+    @property
+    def queues(self) -> tuple[ClusterQueue, ...]:
+        """The queues that give it out."""
+        return tuple(each.queue for each in self.lines)
+
+    @cached_property
+    def promised(self) -> Mapping[str, Amount]:
+        """The quota that queues and cohorts promise, by resource."""
+        found: dict[str, Amount] = {}
+        for member in self.scene.tree.members:
+            for (flavor, resource), limits in member.limits.items():
+                if flavor == self.name:
+                    found[resource] = found.get(resource, 0) + limits.nominal
+        return found
+
+    def reserved(self, resource: str) -> Amount:
+        """What is held of it, over all queues."""
+        cell: Cell = (self.name, resource)
+        return sum(member.used.get(cell, 0) for member in self.scene.tree.members)
+
+    def offered(self, resource: str, nodes: Iterable[ResourceNode]) -> Amount:
+        """What nodes offer of a resource that Kueue counts, in Kueue's units. Raises NotKnown."""
+        settings = value(self.scene.settings)
+        worth = dict(_worths(resource, self.scene))
+        found = 0
+        for node in nodes:
+            for source in settings.inputs_of(resource):
+                found += amount(node.status.allocatable.get(source, 0)) * worth.get(source, ONE) // ONE
+        return found
+
+    def taken_outside(self, resource: str) -> Amount:
+        """What pods that Kueue does not count take on its nodes."""
+        pods = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
+        return sum(takes(pod, resource) for pod in pods if not is_kueues(pod) and not self._has_workload(pod))
+
+    @cached_property
+    def _holders(self) -> frozenset[Ref]:
+        holders = (each for line in self.lines for each in line.holding)
+        return frozenset(pod.ref for each in holders for pod in self.ground.owned.of(each))
+
+    def _has_workload(self, pod: PlacedPod) -> bool:
+        return pod.ref in self._holders
+
+    @property
+    def accelerators(self) -> Sequence[str]:
+        """The resources people queue for, of which quota is promised."""
+        return sorted(each for each, quota in self.promised.items() if quota and is_accelerator(each))
+
+    def barred(self) -> Iterator[str]:
+        """The taints on its nodes that only pods' own tolerations get past."""
+        yield from sorted({str(taint) for node in self.usable for taint in barring_taints(self.flavor, node)})
+
+
+def _worths(resource: str, scene: Scene) -> Iterator[tuple[str, Amount]]:
+    for each in value(scene.settings).transformations:
+        for output, worth in each.outputs:
+            if output == resource:
+                if each.multiplied_by:
+                    raise NotKnown(Inapplicable(f"{resource} is counted by {each.multiplied_by}"))
+                yield each.resource, worth
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """An admitted Workload with pods for which the scheduler finds no node."""
+
+    workload: Workload
+    pods: tuple[PlacedPod, ...]
+    resource: str
+    asked: Amount  # by one pod
+    free: Amount  # on all of the flavor's usable nodes together
+    largest: Amount  # on the one that has most
+    says: str
+
+    @property
+    def fragmented(self) -> bool:
+        """Whether there is enough, but on no single node."""
+        return self.free >= self.asked > self.largest
+
+    @property
+    def short(self) -> bool:
+        """Whether there is not enough."""
+        return self.free < self.asked
+
+
+def stuck(footing: Footing) -> Iterator[Stuck]:
+    """The admitted Workloads whose pods find no node."""
+    for line in footing.lines:
+        for workload in line.holding:
+            resource = _resource_in(workload, footing.name)
+            pods = tuple(each for each in footing.ground.owned.of(workload) if unschedulable(each))
+            if resource and pods:
+                yield _measured(workload, pods, resource, footing)
+
+
+def _resource_in(workload: Workload, flavor: str) -> str:
+    """The resource a Workload was given in a flavor, an accelerator before others; empty if none."""
+    admission = workload.status.admission
+    found = [
+        resource
+        for each in (admission.pod_set_assignments if admission else ())
+        for resource, given in each.flavors.items()
+        if given == flavor
+    ]
+    return min(found, key=lambda each: (not is_accelerator(each), each), default="")
+
+
+def _measured(workload: Workload, pods: tuple[PlacedPod, ...], resource: str, footing: Footing) -> Stuck:
+    source = next(iter(value(footing.scene.settings).inputs_of(resource)))
+    free = [max(0, footing.ground.free(node, source)) for node in footing.usable]
+    asked = max(takes(pod, source) for pod in pods)
+    return Stuck(workload, pods, source, asked, sum(free), max(free, default=0), unschedulable(pods[0]))
