@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from datetime import date
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,11 +72,51 @@ class MigConsistencyPolicy(_Part, frozen=True):
     stuck_minutes: int = 30
 
 
+class QueueTolerance(_Part, frozen=True):
+    """What is tolerated of one ClusterQueue; what is not given is as for all."""
+
+    oldest_wait_warning_minutes: float | None = None
+    oldest_wait_error_minutes: float | None = None
+    held_hours: float | None = None
+    requeues: int | None = None
+
+
+class QueueGrowthPolicy(_Part, frozen=True):
+    """What `queue-growth` tolerates.
+
+    `oldest_wait_warning_minutes`, `oldest_wait_error_minutes`: whoever waits longer makes a finding.
+    `held_hours`: GPU quota held longer by a Job without deadline, while others wait, is a warning.
+    `requeues`: so many returns to the queue are a warning.
+    `settle_seconds`: what changed less long ago is not judged yet.
+    `without_pods_minutes`: quota held longer without any pod is a warning.
+    `queues`: other limits for some ClusterQueues, by their name or a glob; the first that matches.
+    """
+
+    oldest_wait_warning_minutes: float = 60
+    oldest_wait_error_minutes: float = 480
+    held_hours: float = 24
+    requeues: int = 5
+    settle_seconds: float = 60
+    without_pods_minutes: float = 10
+    queues: dict[str, QueueTolerance] = {}
+
+    def of(self, queue: str) -> QueueGrowthPolicy:
+        """The limits of one ClusterQueue."""
+        for pattern, tolerance in self.queues.items():
+            if fnmatchcase(queue, pattern):
+                given = {
+                    name: each for name, each in msgspec.structs.asdict(tolerance).items() if each is not None
+                }
+                return msgspec.structs.replace(self, **given)
+        return self
+
+
 class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """One section per check, under the check's name."""
 
     kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
     mig_consistency: MigConsistencyPolicy = MigConsistencyPolicy()
+    queue_growth: QueueGrowthPolicy = QueueGrowthPolicy()
     vllm_mode: VllmModePolicy = VllmModePolicy()
 
 
