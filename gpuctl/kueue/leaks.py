@@ -1,4 +1,4 @@
-"""Quota that is held for nothing: by Workloads that were evicted, are orphaned, or have no pods; or for long."""
+"""Quota that is held for nothing, by Workloads that were evicted, are orphaned or have no pods; or for long."""
 
 from __future__ import annotations
 
@@ -83,16 +83,14 @@ def _is_gone(owner: OwnerReference, workload: Workload, owned: Owned) -> bool:
     if owner.kind == "Job" and owner.api_version.startswith("batch/"):
         return value(owned.jobs).get(Ref(Job.of, owner.name, workload.metadata.namespace)) is None
     if owner.kind == "Pod" and owner.api_version == "v1":
-        return not any(each.metadata.uid == owner.uid for each in owned.of(workload)) and not owned.of(
-            workload
-        )
+        return not owned.ever(workload)
     return False
 
 
 def _without_pods(workload: Workload, owner: OwnerReference | None, owned: Owned) -> Leaked | None:
     """A Job's pods, or those of a Workload that nobody owns. Others' pods can't be told for sure."""
     known = owner is None or (owner.kind == "Job" and owner.api_version.startswith("batch/"))
-    if not known or owned.of(workload):
+    if not known or owned.ever(workload):
         return None
     return Leaked(Leak.NO_PODS, workload, admitted_at(workload), owner)
 

@@ -18,13 +18,17 @@ _MARKS = (f"{GROUP}/managed", f"{GROUP}/queue-name", f"{GROUP}/podset")
 
 @dataclass(frozen=True)
 class Owned:
-    """The pods of a cluster, by whom they belong to. Jobs may stand between a Workload's owner and its pods."""
+    """The pods of a cluster, by whom they belong to. Between them and a Workload's owner may be Jobs."""
 
     pods: State[Each[Ref, PlacedPod]]
     jobs: State[Each[Ref, Job]]
 
     def of(self, workload: Workload) -> tuple[PlacedPod, ...]:
         """The pods of a Workload that are not over. Raises NotKnown if pods could not be read."""
+        return tuple(each for each in self.ever(workload) if not each.over)
+
+    def ever(self, workload: Workload) -> tuple[PlacedPod, ...]:
+        """Its pods, those that are over too."""
         by_name = self._by_name.get((workload.metadata.namespace, workload.metadata.name), ())
         owners = [owner.uid for owner in workload.metadata.owner_references]
         found = {pod.ref: pod for pod in by_name}
@@ -39,7 +43,7 @@ class Owned:
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[PlacedPod]]:
         found: dict[tuple[str, str], list[PlacedPod]] = {}
-        for pod in self.alive:
+        for pod in value(self.pods):
             name = pod.metadata.annotations.get(_WORKLOAD)
             if name:
                 found.setdefault((pod.metadata.namespace, name), []).append(pod)
@@ -48,8 +52,8 @@ class Owned:
     @cached_property
     def _by_uid(self) -> Mapping[str, list[PlacedPod]]:
         found: dict[str, list[PlacedPod]] = {}
-        for pod in self.alive:
-            for uid in self._uids(pod):
+        for pod in value(self.pods):
+            for uid in filter(None, self._uids(pod)):
                 found.setdefault(uid, []).append(pod)
         return found
 
