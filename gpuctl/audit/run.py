@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ from gpuctl.audit.report import (
     SubjectItem,
     UnknownItem,
 )
-from gpuctl.facts.fact import Fact
+from gpuctl.facts.fact import Argument, Fact
 from gpuctl.facts.gather import Facts, Watch, gather
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.reader import Reader
@@ -45,6 +45,7 @@ class Request:
     policy: Policy
     gate: Gate = field(default_factory=Gate)
     baseline: Collection[str] = ()  # fingerprints of findings that were known before
+    arguments: Mapping[Argument[Any], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,9 @@ def _judged(
         judge_ready((check for check in request.checks.checks if fact in check.needs), facts)
 
     needs = [need for check in request.checks.checks for need in check.needs]
-    judge_ready(request.checks.checks, gather(needs, reader, {POLICY: request.policy}, watch))
+    judge_ready(
+        request.checks.checks, gather(needs, reader, {POLICY: request.policy, **request.arguments}, watch)
+    )
     yield from (done[check.id] for check in request.checks.checks)
     for broken in request.checks.broken:
         item = decisions.applied(_broken(broken))

@@ -65,6 +65,9 @@ def check(
     save: Annotated[
         Path | None, typer.Option("--save", help="Store what is read as a snapshot at this path.")
     ] = None,
+    logs: Annotated[
+        str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are read.")
+    ] = "all",
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
     quiet: Annotated[
@@ -102,7 +105,7 @@ def check(
     if verbose and quiet:
         raise Stop("--verbose and --quiet exclude each other")
     request = Request(selected(checks or []), chosen, gate, fingerprints(baseline))
-    with doors.open_door(access, from_, save, seconds(deadline)) as door:
+    with doors.open_door(access, from_, save, seconds(deadline), logs=logs) as door:
         report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
     for each in request_outputs:
         if each.file:
@@ -138,6 +141,7 @@ def _run(
             draw_check(item, on)
 
     with screen.Progress(f"reading {door.name}").shown() as progress:
+        door.report_to(progress.told)
         report = audit(request, door.reader, door.source, Observer(progress.fact, show))
     if to_stdout == TEXT:
         (draw_short if quiet else draw_conclusion)(report, on)

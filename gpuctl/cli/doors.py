@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -25,6 +25,7 @@ class Door:
     source: Callable[[], Source]
     close: Callable[[], None] = lambda: None
     abandon: Callable[[], None] = lambda: None
+    report_to: Callable[[Callable[[str], None]], None] = lambda _: None  # who is told how a long read goes on
 
     def __enter__(self) -> Self:
         return self
@@ -36,23 +37,32 @@ class Door:
             self.abandon()
 
 
-def open_door(access: Access, snapshot: Path | None, save: Path | None, deadline: float) -> Door:
+def open_door(
+    access: Access, snapshot: Path | None, save: Path | None, deadline: float, *, logs: str = "all"
+) -> Door:
     """Opens the snapshot if one is named, else the cluster. `deadline` in seconds. Raises Stop."""
+    wanted = _wants_logs(logs)
     if snapshot is None:
-        return _live(access, save, deadline)
+        return _live(access, save, deadline, logs=wanted)
     if save is not None:
         raise Stop("--save stores what is read from a cluster; --from reads no cluster")
-    return open_snapshot_door(snapshot)
+    return open_snapshot_door(snapshot, logs=wanted)
 
 
-def open_snapshot_door(path: Path) -> Door:
+def _wants_logs(which: str) -> bool:
+    if which not in ("all", "none"):
+        raise Stop(f"--logs is all or none, not {which!r}")
+    return which == "all"
+
+
+def open_snapshot_door(path: Path, *, logs: bool = True) -> Door:
     """Opens a snapshot. Raises Stop."""
     from gpuctl.cluster.snapshot import BadSnapshot, open_snapshot
 
     if not path.exists():
         raise Stop(f"there is no snapshot at {path}")
     try:
-        reader = open_snapshot(path)
+        reader = replace(open_snapshot(path), with_logs=logs)
     except BadSnapshot as error:
         raise Stop(str(error), INCOMPLETE) from error
     for note in reader.notes:
@@ -60,7 +70,7 @@ def open_snapshot_door(path: Path) -> Door:
     return Door(str(path), reader, reader.source)
 
 
-def _live(access: Access, save: Path | None, deadline: float) -> Door:
+def _live(access: Access, save: Path | None, deadline: float, *, logs: bool) -> Door:
     from gpuctl.cluster.connection import CannotConnect, connect
     from gpuctl.cluster.live import LiveReader
 
@@ -70,9 +80,14 @@ def _live(access: Access, save: Path | None, deadline: float) -> Door:
     except CannotConnect as error:
         recording.abandon()
         raise Stop(str(error), INCOMPLETE) from error
-    reader = LiveReader(connection, deadline, sink=recording.sink, namespace=access.namespace)
+    reader = LiveReader(connection, deadline, sink=recording.sink, namespace=access.namespace, logs=logs)
     return Door(
-        connection.name, reader, reader.source, lambda: recording.close(reader.source()), recording.abandon
+        connection.name,
+        reader,
+        reader.source,
+        lambda: recording.close(reader.source()),
+        recording.abandon,
+        reader.report_to,
     )
 
 

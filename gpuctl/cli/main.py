@@ -15,6 +15,7 @@ from gpuctl.cli.explain import explain
 from gpuctl.cli.list import list_checks
 from gpuctl.cli.rbac import rbac
 from gpuctl.cli.snapshot import snapshot
+from gpuctl.cli.vllm import vllm
 
 app = typer.Typer(
     name="gpuctl",
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command("check")(check)
 app.command("snapshot")(snapshot)
+app.command("vllm")(vllm)
 app.command("list")(list_checks)
 app.command("explain")(explain)
 app.command("diff")(diff)

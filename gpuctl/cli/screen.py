@@ -42,6 +42,7 @@ class Progress:
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._what = what
         self._settled = 0
+        self._detail = ""
         self._status = self._console.status(what) if self._console.is_terminal else None
         self._timer = threading.Timer(PATIENCE, self._show)
         self._timer.daemon = True
@@ -49,8 +50,17 @@ class Progress:
     def fact(self, _fact: Fact[Any], facts: Facts) -> None:
         """Takes note of what is known by now."""
         self._settled = len(facts.states)
+        self._update()
+
+    def told(self, detail: str) -> None:
+        """Takes note of how a long read goes on."""
+        self._detail = detail
+        self._update()
+
+    def _update(self) -> None:
         if self._status:
-            self._status.update(f"{self._what}: {self._settled} facts known")
+            detail = f", {self._detail}" if self._detail else ""
+            self._status.update(f"{self._what}: {self._settled} facts known{detail}")
 
     @contextmanager
     def shown(self) -> Iterator[Progress]:

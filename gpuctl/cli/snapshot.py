@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 @with_access
 def snapshot(
     path: Annotated[Path, typer.Argument(help="A folder to make, or a file ending in .tar.gz.")],
+    logs: Annotated[
+        str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are stored.")
+    ] = "all",
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     *,
     access: Access,
@@ -32,7 +35,8 @@ def snapshot(
 
     wanted = [need for check in catalogue().checks for need in check.needs]
     with (
-        doors.open_door(access, None, path, seconds(deadline)) as door,
+        doors.open_door(access, None, path, seconds(deadline), logs=logs) as door,
         screen.Progress(f"reading {door.name}").shown() as progress,
     ):
+        door.report_to(progress.told)
         gather(wanted, door.reader, {POLICY: BUILT_IN["default"]}, progress.fact)

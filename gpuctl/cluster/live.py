@@ -83,7 +83,7 @@ class LiveReader:
         logs: bool = True,
     ) -> None:
         self._logs = logs
-        self.told: Callable[[str], None] = lambda _: None  # of how a long read goes on
+        self._told: Callable[[str], None] = lambda _: None
         self._connection = connection
         self._deadline = Deadline.after(deadline)
         self._sink = sink or NoSink()
@@ -97,6 +97,10 @@ class LiveReader:
 
     def clock(self) -> datetime:
         return datetime.now(UTC)
+
+    def report_to(self, told: Callable[[str], None]) -> None:
+        """Names who is told how a long read goes on."""
+        self._told = told
 
     def objects(
         self, kind: Kind, labels: str, views: Sequence[type[View]]
@@ -135,7 +139,7 @@ class LiveReader:
             gap = Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
             self._sink.missing_log(None, gap)
             return gap
-        reader = LogReader(self._connection, self._deadline, self._sink, self.told)
+        reader = LogReader(self._connection, self._deadline, self._sink, self._told)
         return Known(reader.read(logs, parse, keep))
 
     def commands(

@@ -160,6 +160,7 @@ class SnapshotReader:
     account: Account
     dry_runs: tuple[File, ...] = field(default=(), repr=False)
     log_files: tuple[File, ...] = field(default=(), repr=False)
+    with_logs: bool = True
     nodes: recorded_commands.RecordedNodes = field(
         default_factory=recorded_commands.RecordedNodes, repr=False
     )
@@ -230,6 +231,8 @@ class SnapshotReader:
         keep: Callable[[str], str],  # noqa: ARG002 - a record is not recorded again
     ) -> State[Each[Log, T]]:
         """The logs that the snapshot holds, as far as they were kept."""
+        if not self.with_logs:
+            return Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
         by_path = {file.path.removesuffix(".gz"): file for file in self.log_files}
         files = {log: by_path.get(recorded_logs.path(log)) for log in logs}
         states = {
