@@ -11,6 +11,7 @@ from gpuctl.checks.kueue_webhooks.conversions import converted_versions
 from gpuctl.checks.kueue_webhooks.failure_policy import closed_webhooks
 from gpuctl.checks.kueue_webhooks.learned import learned_of_kueue
 from gpuctl.checks.kueue_webhooks.manager import answering_manager
+from gpuctl.checks.kueue_webhooks.needed import NEEDED_FOR
 from gpuctl.checks.kueue_webhooks.own_namespace import free_own_namespace
 from gpuctl.checks.kueue_webhooks.ownership import one_certificate_owner
 from gpuctl.checks.kueue_webhooks.presence import admission_webhooks, crds_with_a_manager
@@ -43,4 +44,5 @@ CHECK = Check(
         verified_certificate,
     ),
     learned=learned_of_kueue,
+    needed_for=NEEDED_FOR,
 )

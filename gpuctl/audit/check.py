@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -19,7 +19,8 @@ class Check:
     """`package` is the check's folder, whose README.md is the text of `gpuctl explain`.
 
     `learned` tells what is known of each subject, whatever the verdict; it appears under `subjects` in the
-    JSON report.
+    JSON report. `needed_for` is about reads that more assertions look at than depend on: it names those that
+    can't be judged without the read where nothing is wrong; the others only say more with it.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Check:
     codes: tuple[Code, ...]
     assertions: tuple[Assertion, ...]
     learned: Fact[Each[Ref, Mapping[str, Any]]] | None = None
+    needed_for: Mapping[Fact[Any], Collection[Assertion]] = field(default_factory=dict)
 
     @property
     def needs(self) -> tuple[Fact[Any], ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
+from gpuctl.audit.assertion import Assertion
 from gpuctl.audit.check import Check
-from gpuctl.facts.fact import rules
+from gpuctl.facts.fact import Fact, graph, rules
 from gpuctl.facts.kinds import Rule
 
 READING = frozenset({"get", "list", "watch"})
@@ -14,10 +16,14 @@ READING = frozenset({"get", "list", "watch"})
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One permission, and the assertions (`check/assertion`) that can't be judged without it."""
+    """One permission, and the assertions (`check/assertion`) that can't be judged without it.
+
+    `more` are those that can, and say more with it; a check by itself if none of its assertions looks at it.
+    """
 
     rule: Rule
     assertions: tuple[str, ...]
+    more: tuple[str, ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -25,11 +31,38 @@ class Grant:
         return self.rule.verb in READING
 
 
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """Who uses a permission. The keys of a dict are a set that keeps its order."""
+
+    needing: dict[str, None] = field(default_factory=dict)
+    looking: dict[str, None] = field(default_factory=dict)
+
+    def grant(self, rule: Rule) -> Grant:
+        more = tuple(name for name in self.looking if name not in self.needing)
+        return Grant(rule, tuple(self.needing), more)
+
+
 def grants(checks: Iterable[Check]) -> tuple[Grant, ...]:
     """The permissions of these checks, in a stable order."""
-    needed: dict[Rule, list[str]] = {}
+    uses: dict[Rule, _Uses] = {}
     for check in checks:
-        for assertion in check.assertions:
-            for rule in rules(*assertion.needs):
-                needed.setdefault(rule, []).append(f"{check.id}/{assertion.id}")
-    return tuple(Grant(rule, tuple(needed[rule])) for rule in sorted(needed))
+        for rule, name, needs in _uses(check):
+            use = uses.setdefault(rule, _Uses())
+            (use.needing if needs else use.looking)[name] = None
+    return tuple(uses[rule].grant(rule) for rule in sorted(uses))
+
+
+def _uses(check: Check) -> Iterator[tuple[Rule, str, bool]]:
+    """Each permission with whoever looks at what it gives, and whether that one depends on it."""
+    for assertion in check.assertions:
+        for fact in graph(assertion.needs):
+            for rule in fact.rules:
+                yield rule, f"{check.id}/{assertion.id}", _depends(check, assertion, fact)
+    for rule in rules(*check.needs) - rules(*(need for each in check.assertions for need in each.needs)):
+        yield rule, check.id, False
+
+
+def _depends(check: Check, assertion: Assertion, fact: Fact[Any]) -> bool:
+    depending = check.needed_for.get(fact)
+    return depending is None or assertion in depending

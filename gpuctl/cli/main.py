@@ -9,6 +9,7 @@ import typer
 from gpuctl import __version__
 from gpuctl.cli import config
 from gpuctl.cli.border import guarded
+from gpuctl.cli.can_i import can_i
 from gpuctl.cli.check import check
 from gpuctl.cli.diff import diff
 from gpuctl.cli.explain import explain
@@ -31,6 +32,7 @@ app.command("list")(list_checks)
 app.command("explain")(explain)
 app.command("diff")(diff)
 app.command("rbac")(rbac)
+app.command("can-i")(can_i)
 app.add_typer(config.app, name="config")
 
 

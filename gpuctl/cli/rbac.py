@@ -20,18 +20,24 @@ def rbac(
         str | None, typer.Option("--namespace", "-n", help="What a tenant needs in this namespace alone.")
     ] = None,
     account: Annotated[
-        str, typer.Option("--account", metavar="NAMESPACE/NAME", help="The service account to bind.")
-    ] = "gpuctl-system/gpuctl",
+        str | None,
+        typer.Option(
+            "--account",
+            metavar="NAMESPACE/NAME",
+            help="The service account to bind; gpuctl-system/gpuctl, or gpuctl in the tenant's namespace.",
+        ),
+    ] = None,
 ) -> None:
     """Print roles of least privilege, to be applied with kubectl.
 
-    Each rule's comment names the assertions that can't be judged without it.
+    Each rule's comment names the assertions that can't be judged without it, and those that say more with it.
     """
     from gpuctl.audit.permissions import grants
     from gpuctl.cli.border import Stop
     from gpuctl.cli.selection import selected
     from gpuctl.report.rbac import Account, manifests
 
+    account = account or f"{namespace or 'gpuctl-system'}/gpuctl"
     place, slash, name = account.partition("/")
     if not (place and slash and name):
         raise Stop(f"--account is NAMESPACE/NAME, not {account!r}")

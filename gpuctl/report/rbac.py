@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent, wrap
 
@@ -11,12 +11,14 @@ from gpuctl.facts.kinds import Rule
 
 WIDTH = 110
 
-_ACCOUNT = """\
+_NAMESPACE = """\
 apiVersion: v1
 kind: Namespace
 metadata:
   name: {account.namespace}
 ---
+"""
+_ACCOUNT = """\
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -99,10 +101,16 @@ def manifests(grants: Sequence[Grant], account: Account, namespace: str | None =
     """Everything to apply, as YAML. With a namespace: what a tenant needs there, and nothing cluster-wide."""
     reading = [grant for grant in grants if grant.reads]
     proofs = [grant for grant in grants if not grant.reads]
-    documents = [_ACCOUNT.format(account=account), _role(reading, "gpuctl-check", account, namespace)]
+    documents = [_account(account, namespace), _role(reading, "gpuctl-check", account, namespace)]
     if proofs and not namespace:
         documents += [_role(proofs, "gpuctl-proof", account, None), _dry_runs_only(proofs, account)]
     return "---\n".join(documents)
+
+
+def _account(account: Account, namespace: str | None) -> str:
+    """The account, and its namespace unless that is the tenant's own, which is there."""
+    its_namespace = "" if account.namespace == namespace else _NAMESPACE.format(account=account)
+    return its_namespace + _ACCOUNT.format(account=account)
 
 
 def _role(grants: Iterable[Grant], name: str, account: Account, namespace: str | None) -> str:
@@ -118,8 +126,16 @@ def _role(grants: Iterable[Grant], name: str, account: Account, namespace: str |
 
 
 def _rule(grant: Grant) -> str:
-    comment = "\n".join(f"# {line}" for line in wrap(", ".join(grant.assertions), WIDTH))
+    comment = "\n".join(f"# {line}" for line in _comment(grant))
     return _RULE.format(comment=comment, rule=grant.rule)
+
+
+def _comment(grant: Grant) -> Iterator[str]:
+    """Who can't be judged without the permission, and who only says more with it."""
+    if grant.assertions:
+        yield from wrap(", ".join(grant.assertions), WIDTH, break_on_hyphens=False)
+    if grant.more:
+        yield from wrap(f"say more with it: {', '.join(grant.more)}", WIDTH, break_on_hyphens=False)
 
 
 def _dry_runs_only(grants: Iterable[Grant], account: Account) -> str:
