@@ -13,6 +13,7 @@ from gpuctl.cluster.decode import Collector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.nodes import Output, Target, parsed
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+from gpuctl.facts.tls import Handshake, ServedPort
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ class MemoryReader:
     missing: Mapping[str, Unknown | Inapplicable] = field(default_factory=dict)  # by "<plural>[.<group>]"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answers: Mapping[Attempt, Answer] | None = None
+    shown: Mapping[str, State[Handshake]] | None = None  # TLS handshakes, by the Service's name
     written: Mapping[tuple[str, str], str | Unknown] | None = None  # logs, by pod and container
     told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # by node and command
     later_told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # the same, ten seconds later
@@ -61,6 +63,11 @@ class MemoryReader:
         if self.answers is None:
             return Unknown(Reason.NOT_ASKED, "no dry run was made")
         return Known(Each.of({each: self.answers[each] for each in attempts if each in self.answers}))
+
+    def handshakes(self, ports: Collection[ServedPort]) -> State[Each[ServedPort, Handshake]]:
+        if self.shown is None:
+            return Unknown(Reason.NOT_ASKED, "no port was asked")
+        return Known(Each({each: self.shown[each.service.name] for each in ports}))
 
     def logs(
         self,

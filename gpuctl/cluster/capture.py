@@ -60,7 +60,10 @@ class Missing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The contents of capture.yaml. Fields that a later gpuctl adds are passed over."""
+    """The contents of capture.yaml. Fields that a later gpuctl adds are passed over.
+
+    `namespace` is the only one that was looked into: a question about anything else did not arise.
+    """
 
     api_version: str
     kind: str
@@ -68,6 +71,7 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     writer: str = ""
     server_version: str = ""
     cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    namespace: str = ""
     served: dict[str, tuple[str, ...]] | None = None
     complete: tuple[str | Scope, ...] = ()
     missing: tuple[Missing, ...] = ()

@@ -19,7 +19,7 @@ import msgspec
 
 import gpuctl
 from gpuctl.audit.report import Source
-from gpuctl.cluster import recorded_commands
+from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.logs import LIMIT_BYTES
@@ -27,8 +27,9 @@ from gpuctl.cluster.mask import masked, masked_text
 from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path
-from gpuctl.facts.kinds import Kind, Log, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
 from gpuctl.facts.state import Reason, Unknown
+from gpuctl.facts.tls import Handshake, ServedPort
 
 PLAIN_UP_TO: Final = 256 * 1024  # bytes of a page that stays readable without unpacking
 # Permissions and consent know no versions of an API; every other reason may differ from one to the next.
@@ -47,10 +48,11 @@ class Recorder:
 
     Pages are written as they arrive, to a temporary folder beside the path, which `close` moves into place.
     A failure to write, such as a full disk, is kept and raised by `close`, so that it costs no reading.
+    `namespace` is the only one that is looked into, empty for the whole cluster.
     Raises CannotRecord.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, namespace: str = "") -> None:
         if os.path.lexists(path):
             raise CannotRecord(f"{path} exists already; a snapshot never overwrites anything")
         try:
@@ -58,11 +60,13 @@ class Recorder:
         except OSError as error:
             raise CannotRecord(f"can't write to {path.absolute().parent}: {error.strerror}") from error
         self._path = path
+        self._namespace = namespace
         self._lock = Lock()
         self._pages: dict[str, int] = {}
         self._complete: set[Scope] = set()
         self._missing: dict[Missing, None] = {}
         self._served: dict[str, tuple[str, ...]] = {}
+        self._dry_runs: dict[str, list[recorded_dry_runs.Sent]] = {}
         self._failure: OSError | None = None
 
     def items(
@@ -147,11 +151,42 @@ class Recorder:
         except OSError as error:
             self._failure = error
 
+    def dry_run(self, attempt: Attempt, user: str, answer: Answer) -> None:
+        """Keeps an answer until the end, when all of one kind are written to one file."""
+        with self._lock:
+            noted = recorded_dry_runs.noted(attempt, user, answer)
+            self._dry_runs.setdefault(attempt.kind.resource, []).append(noted)
+
+    def missing_dry_run(self, attempt: Attempt, gap: Unknown) -> None:
+        """Notes a dry run that told nothing."""
+        self._note(recorded_dry_runs.missing(attempt, gap))
+
+    def handshake(self, port: ServedPort, handshake: Handshake) -> None:
+        """Writes the certificates that a port showed."""
+        if self._failure:
+            return
+        try:
+            recorded_handshakes.write(self._folder, port, handshake)
+        except OSError as error:
+            self._failure = error
+
+    def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
+        """Notes a handshake that told nothing."""
+        self._note(recorded_handshakes.missing(port, gap))
+
+    def _note(self, gap: Missing) -> None:
+        if gap.reason is Reason.INTERNAL:
+            return
+        with self._lock:
+            self._missing[gap] = None
+
     def close(self, source: Source, captured_at: datetime | None = None) -> None:
         """Writes capture.yaml and moves the snapshot into place. Raises CannotRecord, and nothing is left."""
         try:
             if self._failure:
                 raise self._failure
+            for resource, sent in sorted(self._dry_runs.items()):
+                recorded_dry_runs.write(self._folder, resource, sent)
             capture = self._capture(source, captured_at or datetime.now(UTC))
             (self._folder / "capture.yaml").write_text(_yaml(capture), encoding="utf-8")
             self._move()
@@ -183,6 +218,7 @@ class Recorder:
             writer=f"gpuctl {gpuctl.__version__}",
             server_version=source.server_version,
             cluster_uid=source.cluster_uid,
+            namespace=self._namespace,
             served=dict(sorted(self._served.items())),
             complete=tuple(_short(scope) for scope in sorted(self._complete, key=_order)),
             missing=tuple(sorted(self._lasting(), key=_missing_order)),

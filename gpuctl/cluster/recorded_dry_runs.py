@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import PurePosixPath
-from typing import Any
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 import msgspec
 
 from gpuctl.cluster.archive import File
-from gpuctl.cluster.capture import Moment
+from gpuctl.cluster.capture import Capture, Missing, Moment
 from gpuctl.cluster.documents import load_yaml
+from gpuctl.cluster.mask import masked, masked_text
 from gpuctl.facts.kinds import Answer, Attempt
 from gpuctl.facts.state import Known, Reason, State, Unknown
 
+FOLDER: Final = "dry-run"
+SUFFIX: Final = "/dry-run"  # of the resource, as capture.yaml calls a dry run that is missing
 
-class _Sent(msgspec.Struct, frozen=True):
+
+class Sent(msgspec.Struct, frozen=True, omit_defaults=True, rename={"user": "as"}):
+    """One try of a creation and the answer to it."""
+
     at: Moment
     seconds: float
     status: int
     body: dict[str, Any]
     namespace: str = ""
+    user: str = ""
+    sent: dict[str, Any] = {}
 
     @property
     def answer(self) -> Answer:
+        """The answer alone."""
         return Answer(self.at, self.seconds, self.status, self.body)
 
 
 class _DryRuns(msgspec.Struct, frozen=True):
-    attempts: tuple[_Sent, ...] = ()
+    attempts: tuple[Sent, ...] = ()
 
 
-def answered(recorded: Iterable[File], attempt: Attempt) -> State[Answer]:
+def answered(recorded: Iterable[File], capture: Capture | None, attempt: Attempt) -> State[Answer]:
     """The last answer to an attempt: a success after failures heals them."""
-    what = f"dry run of {attempt.kind} in {attempt.namespace}"
+    what = f"dry run of {attempt}"
+    for gap in capture.missing if capture else ():
+        if gap.scope == missing(attempt, Unknown(gap.reason)).scope:
+            return Unknown(gap.reason, gap.message, what)
     for file in recorded:
         if _stem(file.path) == attempt.kind.resource:
             try:
@@ -44,6 +57,42 @@ def answered(recorded: Iterable[File], attempt: Attempt) -> State[Answer]:
             if answers:
                 return Known(max(answers, key=lambda each: each.at).answer)
     return Unknown(Reason.NOT_ASKED, "the snapshot holds no such dry run", what)
+
+
+def missing(attempt: Attempt, gap: Unknown) -> Missing:
+    """The entry of capture.yaml for a dry run that told nothing."""
+    resource = f"{attempt.kind.resource}{SUFFIX}"
+    return Missing(resource, gap.reason, masked_text(gap.message), namespace=attempt.namespace)
+
+
+def noted(attempt: Attempt, user: str, answer: Answer) -> Sent:
+    """What is stored of one try."""
+    return Sent(
+        at=answer.at.astimezone(UTC),
+        seconds=answer.seconds,
+        status=answer.status,
+        body=_clean(answer.body),
+        namespace=attempt.namespace,
+        user=user,
+        sent=_clean(dict(attempt.body)),
+    )
+
+
+def write(folder: Path, resource: str, sent: Sequence[Sent]) -> None:
+    """Stores all tries of one kind, in the order of their times. Raises OSError."""
+    import yaml
+
+    file = folder / FOLDER / f"{resource}.yaml"
+    file.parent.mkdir(exist_ok=True)
+    tree = {"attempts": msgspec.to_builtins(sorted(sent, key=lambda each: each.at))}
+    file.write_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+
+
+def _clean(body: dict[str, Any]) -> dict[str, Any]:
+    """A Status is words, anything else an object."""
+    if body.get("kind") == "Status":
+        return {key: masked_text(part) if key == "message" else part for key, part in body.items()}
+    return masked(body) or {}
 
 
 def _stem(path: str) -> str:

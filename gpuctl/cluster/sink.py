@@ -8,8 +8,9 @@ from typing import Protocol
 import msgspec
 
 from gpuctl.cluster.recorded_commands import Probed
-from gpuctl.facts.kinds import Kind, Log, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
 from gpuctl.facts.state import Unknown
+from gpuctl.facts.tls import Handshake, ServedPort
 
 
 class Sink(Protocol):
@@ -52,6 +53,22 @@ class Sink(Protocol):
         """A node was looked into, or was to be."""
         ...
 
+    def dry_run(self, attempt: Attempt, user: str, answer: Answer) -> None:
+        """What the server said to a creation that it did not store; `user`: as whom, if that is known."""
+        ...
+
+    def missing_dry_run(self, attempt: Attempt, gap: Unknown) -> None:
+        """A dry run was wanted and told nothing."""
+        ...
+
+    def handshake(self, port: ServedPort, handshake: Handshake) -> None:
+        """The certificates that a port showed."""
+        ...
+
+    def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
+        """A handshake was wanted and told nothing."""
+        ...
+
 
 class NoSink:
     """Records nothing."""
@@ -82,4 +99,16 @@ class NoSink:
         pass
 
     def probed(self, probed: Probed) -> None:
+        pass
+
+    def dry_run(self, attempt: Attempt, user: str, answer: Answer) -> None:
+        pass
+
+    def missing_dry_run(self, attempt: Attempt, gap: Unknown) -> None:
+        pass
+
+    def handshake(self, port: ServedPort, handshake: Handshake) -> None:
+        pass
+
+    def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
         pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
@@ -17,18 +17,18 @@ import msgspec
 
 from gpuctl.audit.report import Source
 from gpuctl.cluster import capture as captures
-from gpuctl.cluster import recorded_commands, recorded_logs
+from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_logs
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
 from gpuctl.cluster.capture import Capture, Scope
 from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, parts
-from gpuctl.cluster.recorded_dry_runs import answered
 from gpuctl.cluster.selector import selector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+from gpuctl.facts.tls import Handshake, ServedPort
 
 __all__ = ["BadSnapshot", "SnapshotReader", "open_snapshot"]
 
@@ -36,7 +36,6 @@ T = TypeVar("T")
 
 CAPTURE: Final = "capture.yaml"
 RESOURCES: Final = "resources"
-DRY_RUN: Final = "dry-run"
 OBJECT_FILES: Final = (".json", ".yaml", ".yml")
 
 # Times at which something happened; not such as a certificate's end, which lies in the future.
@@ -47,15 +46,24 @@ _TIMES: Final = re.compile(
 )
 
 
-def open_snapshot(path: Path, limits: Limits = LIMITS) -> SnapshotReader:
-    """Opens a snapshot. Raises BadSnapshot, which names the file and the reason."""
+def open_snapshot(path: Path, limits: Limits = LIMITS, namespace: str = "") -> SnapshotReader:
+    """Opens a snapshot, or a namespace of it. Raises BadSnapshot, which names the file and the reason."""
     found = files(path, limits)
     root = _root(path, found)
     capture = _capture(path, found, root)
     inside = _inside(found, root)
     index = tuple(part for file in _object_files(inside, capture) for part in parts(file))
     _must_be_readable(path, index, capture)
-    return _reader(path, capture, index, inside)
+    reader = _reader(path, capture, index, inside)
+    return replace(reader, namespace=_scope(path, capture, namespace))
+
+
+def _scope(path: Path, capture: Capture | None, asked: str) -> str:
+    """The only namespace to look into: of the person's choice, else the only one that was looked into."""
+    taken = capture.namespace if capture else ""
+    if taken and asked not in ("", taken):
+        raise BadSnapshot(f"{path}: was taken within the namespace {taken}; it holds nothing of {asked}")
+    return asked or taken
 
 
 def _root(path: Path, found: Sequence[File]) -> str:
@@ -117,10 +125,13 @@ def _reader(
     contents = Contents(index, only_objects=capture is not None)
     now, notes = _now(path, capture, inside)
     notes += tuple(str(gap) for gap in contents.broken())
-    dry_runs = tuple(file for file in inside if capture and file.path.startswith(f"{DRY_RUN}/"))
+    dry_runs = tuple(
+        file for file in inside if capture and file.path.startswith(f"{recorded_dry_runs.FOLDER}/")
+    )
+    shown = tuple(file for file in inside if file.path.startswith(f"{recorded_handshakes.FOLDER}/"))
     logs = tuple(file for file in inside if file.path.startswith(f"{recorded_logs.FOLDER}/"))
     nodes = recorded_commands.of(inside)
-    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes)
+    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes, shown)
 
 
 def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
@@ -152,7 +163,10 @@ class _Labelled(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SnapshotReader:
-    """Reads a record of a cluster. `notes` are what a person should be told of it before any verdict."""
+    """Reads a record of a cluster. `notes` are what a person should be told of it before any verdict.
+
+    With a `namespace`, everything outside of it is inapplicable, as it is live.
+    """
 
     name: str
     now: datetime
@@ -160,10 +174,12 @@ class SnapshotReader:
     account: Account
     dry_runs: tuple[File, ...] = field(default=(), repr=False)
     log_files: tuple[File, ...] = field(default=(), repr=False)
-    with_logs: bool = True
     nodes: recorded_commands.RecordedNodes = field(
         default_factory=recorded_commands.RecordedNodes, repr=False
     )
+    handshake_files: tuple[File, ...] = field(default=(), repr=False)
+    with_logs: bool = True
+    namespace: str = ""
 
     def clock(self) -> datetime:
         """When the snapshot was taken: nothing in it was read later."""
@@ -184,35 +200,53 @@ class SnapshotReader:
         self, kind: Kind, labels: str, views: Sequence[type[View]]
     ) -> Sequence[State[Each[Ref, Any]]]:
         """All objects of a kind that have these labels, once for each view."""
-        gap = self.account.gap(kind, Scope(kind.resource, labels=labels))
+        if self.namespace and not kind.namespaced:
+            return [self._outside] * len(views)
+        gap = self.account.gap(kind, Scope(kind.resource, self.namespace, labels=labels))
         if isinstance(gap, Inapplicable) or (gap is not None and gap.reason is Reason.NOT_ASKED):
             return [gap] * len(views)
         matches = selector(labels)
-        found = self._collected(kind, views, lambda item: not labels or matches(_labels_of(item)))
+        found = self._collected(
+            kind,
+            views,
+            lambda item: self._is_inside(item, kind) and (not labels or matches(_labels_of(item))),
+        )
         if gap is None:
             return [Known(self._with_gaps(kind, each)) for each in found]
         return [_begun(each, gap) for each in found]
 
     def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
         """All objects of a kind in these namespaces. One that was not listed is a hole."""
-        asked = (Scope(view.of.resource, namespace=name) for name in namespaces)
+        inside = [name for name in namespaces if self.namespace in ("", name)]
+        if namespaces and not inside:
+            return self._outside
+        asked = (Scope(view.of.resource, namespace=name) for name in inside)
         gaps = [self.account.gap(view.of, scope) for scope in asked]
         for gap in gaps:
             if isinstance(gap, Inapplicable):
                 return gap
-        each = self._collected(view.of, [view], lambda item: _namespace_of(item, view.of) in namespaces)[0]
-        return Known(Each(each.entries, (*each.holes, *(gap for gap in gaps if isinstance(gap, Unknown)))))
+        each = self._collected(view.of, [view], lambda item: _namespace_of(item, view.of) in inside)[0]
+        outside = (
+            Unknown(Reason.NOT_ASKED, self._outside.why, f"{view.of} in namespace {name}")
+            for name in namespaces
+            if name not in inside
+        )
+        holes = (*(gap for gap in gaps if isinstance(gap, Unknown)), *outside)
+        return Known(Each(each.entries, (*each.holes, *holes)))
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
         """These objects; one that the snapshot neither holds nor answers for is an unknown entry."""
-        wanted = set(refs)
+        wanted = {ref for ref in refs if self.namespace in ("", ref.namespace)}
+        if refs and not wanted:
+            return self._outside
         each = self._collected(view.of, [view], lambda item: name_of(item.text, view.of) in wanted)[0]
-        absent = {ref: self._absent(ref, each.holes) for ref in refs if ref not in each.entries}
+        absent = {ref: self._absent(ref, each.holes) for ref in wanted if ref not in each.entries}
         for gap in absent.values():
             if isinstance(gap, Inapplicable):
                 return gap
         unknown = {ref: gap for ref, gap in absent.items() if gap is not None}
-        return Known(Each({**each.entries, **unknown}))
+        outside = {ref: self._outside for ref in refs if ref not in wanted}
+        return Known(Each({**each.entries, **unknown, **outside}))
 
     def served(self, group: str) -> State[tuple[str, ...]]:
         """The versions of an API group, the preferred one first; empty when the group is not served."""
@@ -220,9 +254,16 @@ class SnapshotReader:
 
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
         """What the server answered when the snapshot was taken."""
-        if not self.dry_runs:
-            return Unknown(Reason.NOT_ASKED, "the snapshot holds no dry run")
-        return Known(Each({each: answered(self.dry_runs, each) for each in attempts}))
+        capture = self.account.capture
+        states = {each: recorded_dry_runs.answered(self.dry_runs, capture, each) for each in attempts}
+        return Known(Each(states))
+
+    def handshakes(self, ports: Collection[ServedPort]) -> State[Each[ServedPort, Handshake]]:
+        """The certificates that the ports showed when the snapshot was taken."""
+        capture = self.account.capture
+        return Known(
+            Each({each: recorded_handshakes.shown(self.handshake_files, capture, each) for each in ports})
+        )
 
     def logs(
         self,
@@ -250,6 +291,13 @@ class SnapshotReader:
         """A snapshot holds one read of everything."""
         return Inapplicable("a snapshot holds one read")
 
+    @property
+    def _outside(self) -> Inapplicable:
+        return Inapplicable(f"outside of the namespace {self.namespace}")
+
+    def _is_inside(self, item: Object, kind: Kind) -> bool:
+        return not self.namespace or _namespace_of(item, kind) == self.namespace
+
     def _collected(
         self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]
     ) -> tuple[Each[Ref, Any], ...]:
@@ -268,6 +316,8 @@ class SnapshotReader:
         entries = dict(each.entries)
         holes = list(each.holes)
         for gap in self.account.missing_of(kind):
+            if self.namespace not in ("", gap.namespace):
+                continue
             if gap.name:
                 ref = Ref(kind, gap.name, gap.namespace)
                 entries.setdefault(ref, Unknown(gap.reason, gap.message, str(ref)))

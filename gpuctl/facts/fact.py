@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, Rule, View
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
+from gpuctl.facts.tls import Handshake, ServedPort
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -123,6 +124,10 @@ class Served(Read[tuple[str, ...]]):
         return f"API group {self.group}"
 
 
+# Opening one is a get to older API servers and a create to newer ones.
+PORT_FORWARD = frozenset(Rule("", "pods/portforward", verb, namespaced=True) for verb in ("create", "get"))
+
+
 @dataclass(frozen=True)
 class DryRun(Read[Each[Attempt, Answer]]):
     """What the server answers to creating objects that it is told not to store. Needs consent."""
@@ -141,6 +146,25 @@ class DryRun(Read[Each[Attempt, Answer]]):
     @property
     def name(self) -> str:
         return f"dry run of {self.attempts.name}"
+
+
+@dataclass(frozen=True)
+class Handshakes(Read[Each[ServedPort, Handshake]]):
+    """The certificates that the pods behind Services show, seen through port-forward. Needs consent."""
+
+    of: Fact[Collection[ServedPort]]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.of,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return PORT_FORWARD
+
+    @property
+    def name(self) -> str:
+        return f"TLS handshake with {self.of.name}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from gpuctl.facts.fact import (
     Derived,
     DryRun,
     Fact,
+    Handshakes,
     Later,
     Logs,
     Maybe,
@@ -166,6 +167,8 @@ class _Walk:
             return [self.reader.served(fact.group)]
         if isinstance(fact, DryRun):
             return [self.reader.dry_run(value(self.states[fact.attempts]))]
+        if isinstance(fact, Handshakes):
+            return [self.reader.handshakes(value(self.states[fact.of]))]
         if isinstance(fact, Logs):
             return [self.reader.logs(value(self.states[fact.of]), fact.parse, fact.keep)]
         if isinstance(fact, Command):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
@@ -70,7 +70,7 @@ class Rule:
         return f"{self.verb} {self.resource}.{self.group}" if self.group else f"{self.verb} {self.resource}"
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
+class Meta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """metadata of an object, as far as every check may use it."""
 
     name: str
@@ -84,7 +84,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Who an object belongs to."""
 
     kind: str
@@ -94,7 +94,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool = False
 
 
-class View(msgspec.Struct, frozen=True, rename="camel"):
+class View(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`.
 
     Of a ConfigMap a snapshot stores no other keys than those that a view names in `keys`.
@@ -124,15 +124,6 @@ class Log:
         return f"{before} of container {self.container} in {self.pod}"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """An object whose creation is tried with dryRun=All. Equal for the same kind and namespace."""
-
-    kind: Kind
-    namespace: str
-    body: Mapping[str, Any] = field(compare=False)
-
-
 class Answer(msgspec.Struct, frozen=True):
     """What the server said to a dry run. `status` is the HTTP code, `body` the object or the Status."""
 
@@ -140,3 +131,27 @@ class Answer(msgspec.Struct, frozen=True):
     seconds: float
     status: int
     body: dict[str, Any]
+
+
+def _at_once(_: Answer) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An object whose creation is tried with dryRun=All. Equal for the same kind and namespace.
+
+    `on_request`: only where the person asks for all dry runs. `patience`: for how many seconds an answer may
+    still turn into another one, as it does while something restarts.
+    """
+
+    kind: Kind
+    namespace: str
+    body: Mapping[str, Any] = field(compare=False)
+    on_request: bool = field(default=False, compare=False)
+    patience: Callable[[Answer], float] = field(default=_at_once, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """`a ResourceFlavor`, `a Job in namespace team-a`: the way messages name it."""
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"a {self.kind.kind}{place}"

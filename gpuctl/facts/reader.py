@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
+from gpuctl.facts.tls import Handshake, ServedPort
 
 T = TypeVar("T")
 
@@ -46,6 +47,10 @@ class Reader(Protocol):
 
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
         """What the server answers to these creations; `not-asked` without the person's consent."""
+        ...
+
+    def handshakes(self, ports: Collection[ServedPort]) -> State[Each[ServedPort, Handshake]]:
+        """The certificates that these ports show; `not-asked` without the person's consent."""
         ...
 
     def logs(
