@@ -21,6 +21,7 @@ from gpuctl.facts.state import NotKnown, Reason, Unknown
 
 if TYPE_CHECKING:
     import urllib3
+    from websocket import WebSocket
 
 __all__ = ["Access", "CannotConnect", "Connection", "Reply", "connect"]
 
@@ -109,6 +110,34 @@ class Connection:
         may have been carried out."""
         request = _Request("POST", path, what, msgspec.json.encode(body), again=not stores)
         return self._answer(request, deadline)
+
+    def delete(self, path: str, body: Any, what: str, deadline: Deadline) -> Reply:
+        """The answer to a DELETE, as with `get`."""
+        return self._answer(_Request("DELETE", path, what, msgspec.json.encode(body)), deadline)
+
+    def socket(self, path: str, protocol: str, what: str, deadline: Deadline) -> WebSocket:
+        """An open WebSocket, for streams to and from pods. Raises `NotKnown`: why there is none."""
+        import websocket
+
+        session = self._session
+        headers = self._headers(session, what)
+        try:
+            return websocket.create_connection(
+                f"ws{session.server.removeprefix('http')}{path}",
+                timeout=max(0.001, min(deadline.left, CONNECT_SECONDS)),
+                header=[f"{name}: {text}" for name, text in headers.iteritems()],
+                subprotocols=[protocol],
+                sslopt={"context": session.pool.connection_pool_kw.get("ssl_context")},
+                suppress_origin=True,
+                **_proxy(session.login.configuration),
+            )
+        except websocket.WebSocketBadStatusException as refused:
+            body = refused.resp_body or b""
+            raise NotKnown(errors.of_status(refused.status_code, body, what)) from refused
+        except websocket.WebSocketTimeoutException as late:
+            raise deadline.passed(what) from late
+        except (websocket.WebSocketException, OSError) as error:
+            raise NotKnown(errors.of_failure(error, what, self.server)) from error
 
     def _answer(
         self, request: _Request, deadline: Deadline, head: Callable[[bytes], None] = lambda _: None
@@ -238,6 +267,22 @@ def _failures() -> tuple[type[Exception], ...]:
     from urllib3.exceptions import HTTPError
 
     return (HTTPError, OSError)
+
+
+def _proxy(configuration: Any) -> dict[str, Any]:
+    """The kubeconfig's proxy, in the words of the WebSocket library."""
+    from urllib3.util import parse_url
+
+    if not configuration.proxy:
+        return {}
+    address = parse_url(configuration.proxy)
+    user, _, password = (address.auth or "").partition(":")
+    return {
+        "http_proxy_host": address.host,
+        "http_proxy_port": address.port,
+        "proxy_type": address.scheme,
+        "http_proxy_auth": (user, password) if user else None,
+    }
 
 
 def _timeout(deadline: Deadline) -> urllib3.Timeout:

@@ -14,16 +14,23 @@ import msgspec
 
 from gpuctl.audit.report import Source
 from gpuctl.cluster import errors
+from gpuctl.cluster.capture import SECRETS
 from gpuctl.cluster.connection import Connection, Reply
+from gpuctl.cluster.consent import Consent
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.decode import Collector
 from gpuctl.cluster.discovery import Discovery, typed
+from gpuctl.cluster.dry_run import DryRunner
+from gpuctl.cluster.handshakes import Handshaker
 from gpuctl.cluster.logs import LogReader
 from gpuctl.cluster.pages import Expired, Listing
+from gpuctl.cluster.probe import Prober, Probing
+from gpuctl.cluster.reviews import Reviews
 from gpuctl.cluster.sink import NoSink, Sink
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
+from gpuctl.facts.tls import Handshake, ServedPort
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,8 +76,9 @@ class _Listed:
 class LiveReader:
     """A reader of the cluster behind a connection, all of it over within `deadline` seconds from now.
 
-    With a `namespace`, everything outside of it is inapplicable: a tenant's question does not arise there.
-    A list that is restarted, or read in another version, reports its objects to the sink again.
+    `announce` is told of what the consent permits beyond reading, before it is done. With a `namespace`,
+    everything outside of it is inapplicable: a tenant's question does not arise there. A list that is
+    restarted, or read in another version, reports its objects to the sink again.
     """
 
     def __init__(
@@ -81,15 +89,29 @@ class LiveReader:
         sink: Sink | None = None,
         namespace: str | None = None,
         logs: bool = True,
+        probing: Probing | None = None,
+        consent: Consent | None = None,
+        announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._logs = logs
+        self._consent = consent or Consent()
+        self._announce = announce
+        self._probes = probing is not None and probing.mode != "none"
         self._told: Callable[[str], None] = lambda _: None
         self._connection = connection
         self._deadline = Deadline.after(deadline)
         self._sink = sink or NoSink()
         self._namespace = namespace or ""
         self._discovery = Discovery(connection, self._deadline, self._sink)
+        self._reviews = Reviews(connection, self._deadline)
         self._now = datetime.now(UTC)
+        self._prober = Prober(
+            connection, self._deadline, self._sink, Reviews(connection, self._deadline), probing or Probing()
+        )
+
+    def close(self) -> None:
+        """Takes away what was made in the cluster to read it."""
+        self._prober.close()
 
     @property
     def now(self) -> datetime:
@@ -120,6 +142,8 @@ class LiveReader:
         return _joined(view.of, lists, outside)
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
+        if view.of.resource == SECRETS and not self._consent.webhook_secret:
+            return Unknown(Reason.NOT_ASKED, "a Secret is read only with --read-webhook-secret", SECRETS)
         states = in_parallel(lambda ref: self._get(view, ref), refs)
         entries = {ref: state for ref, state in zip(refs, states, strict=True) if state != Known(None)}
         refused = [state for state in entries.values() if isinstance(state, Inapplicable)]
@@ -129,8 +153,32 @@ class LiveReader:
         return self._discovery.served(group)
 
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
-        kinds = ", ".join(sorted({str(each.kind) for each in attempts}))
-        return Unknown(Reason.NOT_ASKED, "a creation is tried only with consent", f"dry run of {kinds}")
+        inside = [each for each in attempts if self._namespace in ("", each.namespace)]
+        if attempts and not inside:
+            return Inapplicable(self._why_not)
+        runner = DryRunner(
+            self._connection,
+            self._deadline,
+            self._sink,
+            self._reviews,
+            self._consent.dry_run,
+            self._announce,
+        )
+        return Known(runner.answers(inside))
+
+    def handshakes(self, ports: Collection[ServedPort]) -> State[Each[ServedPort, Handshake]]:
+        inside = [each for each in ports if self._namespace in ("", each.pod.namespace)]
+        if ports and not inside:
+            return Inapplicable(self._why_not)
+        shaker = Handshaker(
+            self._connection,
+            self._deadline,
+            self._sink,
+            self._reviews,
+            self._probes,
+            self._announce,
+        )
+        return Known(shaker.handshakes(inside))
 
     def logs(
         self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
@@ -145,8 +193,7 @@ class LiveReader:
     def commands(
         self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
     ) -> Sequence[State[Each[str, Any]]]:
-        what = "nodes"
-        return [Unknown(Reason.NOT_ASKED, "nodes are not looked into", what)] * len(wanted)
+        return self._prober.commands(wanted, targets)
 
     def later(self, seconds: float) -> State[None]:
         if seconds >= self._deadline.left:
