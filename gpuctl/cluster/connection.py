@@ -121,6 +121,7 @@ class Connection:
 
         session = self._session
         headers = self._headers(session, what)
+        headers["Accept"] = "*/*"  # a stream is no JSON, and a kubelet may mind
         try:
             return websocket.create_connection(
                 f"ws{session.server.removeprefix('http')}{path}",
