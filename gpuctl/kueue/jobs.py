@@ -45,6 +45,11 @@ def missed(job: Job, owners: Collection[str]) -> Missed | None:
     return _by_annotation(job)
 
 
+def may_be_missed(job: Job) -> bool:
+    """Whether it matters for this Job which Workloads there are."""
+    return QUEUE in job.metadata.labels or QUEUE in job.metadata.annotations
+
+
 def _by_annotation(job: Job) -> Missed | None:
     queue = job.metadata.annotations.get(QUEUE)
     if not queue or QUEUE in job.metadata.labels or job.status.completion_time:

@@ -1,4 +1,4 @@
-"""Quota that is held for nothing, by Workloads that were evicted, are orphaned or have no pods; or for long."""
+"""Quota held for nothing, by Workloads that were evicted, are orphaned or have no pods; or held for long."""
 
 from __future__ import annotations
 

@@ -73,8 +73,10 @@ class Cause:
 
     @property
     def subject(self) -> str:
-        """What it is about, apart from amounts: the same as long as the fault stays."""
-        return "/".join(filter(None, (self.flavor, self.resource, self.other.name if self.other else "")))
+        """What it is about, apart from amounts and culprits: the same as long as the fault stays."""
+        if self.trouble is Trouble.NAMESPACE and self.other:
+            return self.other.name
+        return "/".join(filter(None, (self.flavor, self.resource)))
 
     def __str__(self) -> str:
         """`can never fit: asks 16 nvidia.com/gpu, at most 8 in flavor h100`."""

@@ -1,0 +1,268 @@
+"""What quota promises is there: nodes for every flavor, and room on them for what was admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.audit.assertion import every
+from gpuctl.audit.finding import Evidence, Finding, Severity
+from gpuctl.audit.policy import POLICY, Policy
+from gpuctl.checks.queue_growth import codes
+from gpuctl.checks.queue_growth.words import all_of, counted, get, some
+from gpuctl.facts.fact import given
+from gpuctl.kueue.footing import DESIRES, Footing, Stuck, stuck
+from gpuctl.kueue.quantities import Amount, shown
+from gpuctl.kueue.queue_facts import flavors_on_the_machine
+from gpuctl.kueue.standing import admitted_at, age
+
+
+@every(flavors_on_the_machine, "what quota promises is there", given())
+def real_quota(footing: Footing) -> Iterator[Finding]:
+    yield from all_of(lambda: _wishes(footing), lambda: _nodes(footing), lambda: _amounts(footing))
+
+
+def _wishes(footing: Footing) -> Iterator[Finding]:
+    for label, better in DESIRES.items():
+        if label in footing.flavor.spec.node_labels:
+            yield Finding(
+                code=codes.DESIRED_LABEL,
+                object=footing.flavor.ref,
+                message=(
+                    f"ResourceFlavor {footing.name} selects nodes by {label}, which states what is wished "
+                    "for a "
+                    "node, not what it has: nodes leave the flavor when the wish changes, and join it "
+                    "before it "
+                    "is fulfilled"
+                ),
+                evidence=(
+                    Evidence(
+                        footing.flavor.ref,
+                        f".spec.nodeLabels['{label}']",
+                        footing.flavor.spec.node_labels[label],
+                    ),
+                ),
+                look=get(footing.flavor.ref),
+                remedy=(
+                    f"select by what is there, such as nvidia.com/gpu.product or {better}; risk: a flavor "
+                    "in use "
+                    "can't be renamed; make a new one and move the queues"
+                ),
+                mark=label,
+            )
+
+
+def _nodes(footing: Footing) -> Iterator[Finding]:
+    if footing.nodes or not any(footing.promised.values()):
+        return
+    labels = ", ".join(f"{key}={label}" for key, label in footing.flavor.spec.node_labels.items())
+    yield Finding(
+        code=codes.NO_NODES,
+        object=footing.flavor.ref,
+        message=(
+            f"No node has the labels of ResourceFlavor {footing.name} ({labels}), of which "
+            f"{_queues(footing)} "
+            "give quota: what is admitted there can't run"
+        ),
+        evidence=(
+            Evidence(footing.flavor.ref, ".spec.nodeLabels", labels),
+            *(
+                Evidence(each.ref, ".spec.resourceGroups", f"refers to {footing.name}")
+                for each in footing.queues[:3]
+            ),
+        ),
+        look=f"kubectl get nodes -l {labels.replace(', ', ',')}",
+        remedy=(
+            "correct the flavor's nodeLabels or the nodes' labels (with an autoscaler that starts from zero, "
+            "waive this); risk: a flavor of a topology can't be changed"
+        ),
+    )
+
+
+def _amounts(footing: Footing) -> Iterator[Finding]:
+    for resource in footing.accelerators if footing.nodes else ():
+        promised, there = footing.promised[resource], footing.offered(resource, footing.nodes)
+        usable = footing.offered(resource, footing.usable)
+        outside = footing.taken_outside(resource)
+        if not there:
+            yield _not_offered(footing, resource, promised)
+        elif promised > there:
+            yield _too_much(footing, resource, promised, there)
+        elif promised > usable:
+            yield _out_of_service(footing, resource, promised, usable)
+        elif outside and promised + outside > there:
+            yield _taken(footing, resource, promised, there, outside)
+
+
+def _too_much(footing: Footing, resource: str, promised: Amount, there: Amount) -> Finding:
+    return Finding(
+        code=codes.PROMISED_TOO_MUCH,
+        object=footing.flavor.ref,
+        message=(
+            f"{shown(promised, resource)} {resource} are promised in flavor {footing.name}, and its "
+            f"{counted(len(footing.nodes), 'node')} have {shown(there, resource)}: "
+            f"{shown(promised - there, resource)} can be admitted and never run; "
+            f"{shown(footing.reserved(resource), resource)} are reserved now ({_queues(footing)})"
+        ),
+        evidence=_chain(footing, resource, promised, there),
+        look=f"gpuctl queues; {_look_at_nodes(footing)}",
+        remedy=(
+            f"lower nominalQuota by {shown(promised - there, resource)}, or add nodes (estimate; quota of "
+            "cohorts counts on top); risk: what is admitted keeps running"
+        ),
+        mark=resource,
+    )
+
+
+def _out_of_service(footing: Footing, resource: str, promised: Amount, usable: Amount) -> Finding:
+    away = [each.metadata.name for each in footing.nodes if not each.usable]
+    return Finding(
+        code=codes.OUT_OF_SERVICE,
+        object=footing.flavor.ref,
+        message=(
+            f"{shown(promised, resource)} {resource} are promised in flavor {footing.name}, and "
+            f"{shown(usable, resource)} are in service: {some(away)} are cordoned or not ready"
+        ),
+        evidence=_chain(footing, resource, promised, usable),
+        look=_look_at_nodes(footing),
+        remedy="uncordon the nodes when their work is done; risk: none",
+        mark=resource,
+    )
+
+
+def _not_offered(footing: Footing, resource: str, promised: Amount) -> Finding:
+    return Finding(
+        code=codes.NOT_OFFERED,
+        object=footing.flavor.ref,
+        message=(
+            f"{shown(promised, resource)} {resource} are promised in flavor {footing.name} "
+            f"({_queues(footing)}), "
+            f"and none of its {counted(len(footing.nodes), 'node')} offers any: what is admitted there "
+            "can't run"
+        ),
+        evidence=_chain(footing, resource, promised, 0),
+        look=_look_at_nodes(footing),
+        remedy=(
+            "compare with what nodes offer: another MIG layout or strategy names resources differently "
+            "(`gpuctl check mig-consistency`); risk: none"
+        ),
+        mark=resource,
+    )
+
+
+def _taken(footing: Footing, resource: str, promised: Amount, there: Amount, outside: Amount) -> Finding:
+    return Finding(
+        code=codes.TAKEN_OUTSIDE,
+        object=footing.flavor.ref,
+        message=(
+            f"Pods outside of Kueue take {shown(outside, resource)} {resource} on nodes of flavor "
+            f"{footing.name}, "
+            f"which have {shown(there, resource)} and of which {shown(promised, resource)} are promised as "
+            "quota"
+        ),
+        evidence=_chain(footing, resource, promised, there),
+        look=f"kubectl get pods -A -o wide; {_look_at_nodes(footing)}",
+        remedy=(
+            f"lower nominalQuota by {shown(promised + outside - there, resource)}, or bring those pods into "
+            "a "
+            "queue (estimate); risk: none for what runs"
+        ),
+        mark=resource,
+    )
+
+
+def _chain(footing: Footing, resource: str, promised: Amount, there: Amount) -> tuple[Evidence, ...]:
+    """The chain from the flavor to the machine, link by link."""
+    labels = ", ".join(f"{key}={label}" for key, label in footing.flavor.spec.node_labels.items())
+    names = some(each.metadata.name for each in footing.nodes)
+    return (
+        Evidence(footing.flavor.ref, ".spec.nodeLabels", labels or "none: every node"),
+        *(
+            Evidence(
+                each.ref, f".status.allocatable['{resource}']", str(each.status.allocatable.get(resource, 0))
+            )
+            for each in footing.nodes[:3]
+        ),
+        *(
+            Evidence(each.ref, ".spec.resourceGroups", f"{footing.name}: {resource}")
+            for each in footing.queues[:3]
+        ),
+        Evidence(
+            footing.flavor.ref,
+            "",
+            f"labels → {names}: {shown(there, resource)}; promised {shown(promised, resource)}",
+        ),
+    )
+
+
+def _look_at_nodes(footing: Footing) -> str:
+    labels = ",".join(f"{key}={label}" for key, label in footing.flavor.spec.node_labels.items())
+    return f"kubectl describe nodes -l '{labels}'" if labels else "kubectl describe nodes"
+
+
+def _queues(footing: Footing) -> str:
+    return some(f"ClusterQueue {each.metadata.name}" for each in footing.queues) or "cohorts"
+
+
+@every(flavors_on_the_machine, "what was admitted finds its nodes", given(POLICY))
+def placed_pods(footing: Footing, policy: Policy) -> Iterator[Finding]:
+    settled = policy.checks.queue_growth.settle_seconds
+    found: dict[bool, list[Stuck]] = {}
+    for each in stuck(footing):
+        if age(admitted_at(each.workload), footing.scene.now).total_seconds() >= settled:
+            found.setdefault(each.fragmented, []).append(each)
+    for fragmented, members in found.items():
+        yield _stuck(footing, members, fragmented=fragmented)
+
+
+def _stuck(footing: Footing, members: list[Stuck], *, fragmented: bool) -> Finding:
+    first = max(members, key=lambda each: (each.asked, each.workload.metadata.name))
+    pods = sum(len(each.pods) for each in members)
+    return Finding(
+        code=codes.FRAGMENTED if fragmented else codes.PODS_PENDING,
+        object=footing.flavor.ref,
+        message=(
+            f"{counted(len(members), 'admitted Workload')} in flavor {footing.name} ({_named(first)} …) "
+            f"have {counted(pods, 'pod')} that find no node: {_why(first, footing)}; Kueue counts them as "
+            "running"
+        ),
+        evidence=(
+            Evidence(first.pods[0].ref, '.status.conditions[?(@.type=="PodScheduled")].message', first.says),
+            Evidence(first.workload.ref, '.status.conditions[?(@.type=="Admitted")]', "True"),
+            Evidence(
+                footing.flavor.ref,
+                "",
+                f"{counted(len(footing.usable), 'usable node')}: {shown(first.free, first.resource)} "
+                f"{first.resource} free, at most {shown(first.largest, first.resource)} on one",
+            ),
+        ),
+        look=f"kubectl -n {first.pods[0].metadata.namespace} describe pod {first.pods[0].metadata.name}",
+        remedy=_remedy(first),
+        severity=Severity.ERROR,
+    )
+
+
+def _why(first: Stuck, footing: Footing) -> str:
+    asked, resource = shown(first.asked, first.resource), first.resource
+    if first.fragmented:
+        return (
+            f"a pod asks for {asked} {resource}, {shown(first.free, resource)} are free on "
+            f"{counted(len(footing.usable), 'node')}, but no single node has {asked} free"
+        )
+    if first.short:
+        return f"a pod asks for {asked} {resource}, and {shown(first.free, resource)} are free"
+    return f"{asked} {resource} are free on a node, the scheduler says: {first.says}"
+
+
+def _remedy(first: Stuck) -> str:
+    if first.fragmented:
+        return (
+            "free a whole node (`kubectl drain` one that holds little), or let Kueue count nodes: "
+            "TopologyAwareScheduling with a Topology; risk: drained pods start again"
+        )
+    if first.short:
+        return "lower nominalQuota to what is there, or add nodes; risk: none for what runs"
+    return "see the scheduler's words: taints, selectors or another resource keep the pod out; risk: none"
+
+
+def _named(found: Stuck) -> str:
+    return f"{found.workload.metadata.namespace}/{found.workload.metadata.name}"
