@@ -83,28 +83,28 @@ def audit(
 def _judged(
     request: Request, reader: Reader, decisions: Decisions, observer: Observer
 ) -> Iterator[CheckItem]:
-    """The results in the checks' order; the observer gets each as soon as its facts are settled."""
-    done: dict[str, CheckItem] = {}
+    """The results in the checks' order; the observer gets each as soon as its facts are settled, and those
+    of the checks before it, so that what a person reads has the same order in every run."""
+    waiting = list(request.checks.checks)
+    done: list[CheckItem] = []
 
-    def judge_ready(checks: Iterable[Check], facts: Facts) -> None:
-        for check in checks:
-            if check.id not in done and all(facts.settled(need) for need in check.needs):
-                done[check.id] = decisions.applied(_check(check, facts))
-                observer.check(done[check.id])
+    def judge_ready(facts: Facts) -> None:
+        while waiting and all(facts.settled(need) for need in waiting[0].needs):
+            tell(_check(waiting.pop(0), facts))
+
+    def tell(check: CheckItem) -> None:
+        done.append(decisions.applied(check))
+        observer.check(done[-1])
 
     def watch(fact: Fact[Any], facts: Facts) -> None:
         observer.fact(fact, facts)
-        judge_ready((check for check in request.checks.checks if fact in check.needs), facts)
+        judge_ready(facts)
 
     needs = [need for check in request.checks.checks for need in check.needs]
-    judge_ready(
-        request.checks.checks, gather(needs, reader, {POLICY: request.policy, **request.arguments}, watch)
-    )
-    yield from (done[check.id] for check in request.checks.checks)
+    judge_ready(gather(needs, reader, {POLICY: request.policy, **request.arguments}, watch))
     for broken in request.checks.broken:
-        item = decisions.applied(_broken(broken))
-        observer.check(item)
-        yield item
+        tell(_broken(broken))
+    yield from done
 
 
 def _names(checks: Iterable[Check]) -> list[str]:
