@@ -293,20 +293,18 @@ class Looked:
     node: Node
     hardware: Hardware
     offers: Offers | None
-    placements: Placements | None
     kubelet: State[Devices]
     earlier: Looked | None = None
 
 
 @given(
-    nodes_with_GPUs, FIRST.hardware, Maybe(FIRST.offers), Maybe(FIRST.placements), Maybe(FIRST.kubelet),
+    nodes_with_GPUs, FIRST.hardware, Maybe(FIRST.offers), Maybe(FIRST.kubelet),
     Maybe(SECOND.hardware),
 )  # fmt: skip
 def nodes_looked_into(
     nodes: Each[Ref, Node],
     hardware: Each[str, Hardware],
     offers: State[Each[str, Offers]],
-    placements: State[Each[str, Placements]],
     kubelet: State[Each[str, Devices]],
     second: State[Each[str, Hardware]],
 ) -> Each[Ref, Looked]:
@@ -322,9 +320,7 @@ def nodes_looked_into(
             entries[ref] = found
             continue
         held = _entry(kubelet, node.name)
-        at_first = Looked(
-            node.earlier or node, found.value, _told(offers, node.name), _told(placements, node.name), held
-        )
+        at_first = Looked(node.earlier or node, found.value, _told(offers, node.name), held)
         again = _told(second, node.name)
         entries[ref] = Known(
             replace(at_first, node=node)
