@@ -10,7 +10,7 @@ import msgspec
 from gpuctl.facts.kinds import Kind, Meta, View
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
+class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
     pass
 
 
