@@ -657,3 +657,42 @@ def test_two_thousand_nodes_are_read_quickly(tmp_path):
     reader = open_snapshot(tmp_path)
     assert len(names(reader.objects(Node.of, "", [Node])[0])) == 2000
     assert time.process_time() - start < 5
+
+
+# A tenant's namespace
+
+
+def test_within_a_namespace_a_snapshot_of_the_whole_answers_as_the_cluster_would(tmp_path):
+    a_snapshot(tmp_path, POD, OTHER_POD, NODE, complete=["*"])
+    tenant = open_snapshot(tmp_path, namespace="serving")
+    outside = Inapplicable("outside of the namespace serving")
+
+    assert names(pods(tenant)) == {"llm-0"}
+    assert tenant.objects(Node.of, "", [Node, Node]) == [outside, outside]
+    assert names(tenant.within(Pod, ["serving"])) == {"llm-0"}
+    assert tenant.within(Pod, ["batch"]) == outside
+    both = tenant.within(Pod, ["serving", "batch"])
+    assert names(both) == {"llm-0"}
+    assert [(gap.reason, gap.what) for gap in both.value.gaps()] == [
+        (Reason.NOT_ASKED, "pods in namespace batch")
+    ]
+    here, there = Ref(Pod.of, "llm-0", "serving"), Ref(Pod.of, "job-1", "batch")
+    assert tenant.named(Pod, [here, there]).value.entries[there] == outside
+    assert names(tenant.named(Pod, [here])) == {"llm-0"}
+    assert tenant.named(Node, [Ref(Node.of, "gpu-1")]) == outside
+
+
+def test_a_snapshot_that_was_taken_within_a_namespace_knows_no_other(tmp_path):
+    complete = [{"resource": "pods", "namespace": "serving"}]
+    reader = a_snapshot(tmp_path, POD, complete=complete, namespace="serving")
+    assert names(pods(reader)) == {"llm-0"}
+    assert reader.objects(Node.of, "", [Node]) == [Inapplicable("outside of the namespace serving")]
+    assert open_snapshot(tmp_path, namespace="serving").namespace == "serving"
+    with pytest.raises(BadSnapshot, match="within the namespace serving; it holds nothing of batch"):
+        open_snapshot(tmp_path, namespace="batch")
+
+
+def test_what_was_forbidden_in_the_namespace_is_unknown_and_not_outside(tmp_path):
+    missing = [{"resource": "pods", "namespace": "serving", "reason": "forbidden"}]
+    reader = a_snapshot(tmp_path, namespace="serving", missing=missing)
+    assert reason(pods(reader)) is Reason.FORBIDDEN
