@@ -1,4 +1,4 @@
-"""What the bed has beyond a cluster: GPU nodes, a host's nvidia-smi, faults, a heavy load, Prometheus."""
+"""What the bed has beyond a cluster: GPU nodes, a host's nvidia-smi, faults, Prometheus."""
 
 import json
 import time
@@ -13,7 +13,6 @@ from .bed import Bed
 from .bed.faultproxy import Answer, Dropped, Expired, FaultProxy, Forbidden, Raw, TooManyRequests, Transformed
 from .bed.images import BUSYBOX
 from .bed.kubectl import Kubectl, KubectlError
-from .bed.load import loaded, namespace, node
 from .bed.prometheus import scraping
 from .bed.simulated import CONTAINER, NAMESPACE, GpuNode, SimulatedNodes, gpu_node
 from .standins import faults
@@ -207,34 +206,6 @@ def test_exec_passes_through_the_proxy(proxy: FaultProxy, nodes: SimulatedNodes)
     said = Kubectl(proxy.kubeconfig)("exec", *where, "--", "nvidia-smi", "-L")
     assert said.count("GPU ") == 4
     assert any(request.path.endswith("/exec") for request in proxy.requests)
-
-
-# --- a heavy load -----------------------------------------------------------------------------------------
-
-
-def test_a_small_load_comes_and_goes(bed: Bed) -> None:
-    with loaded(bed, nodes=30, pods=400, namespaces=4):
-        listed = json.loads(bed.kubectl("get", "pods", "-n", namespace(0), "-o", "json"))["items"]
-        assert len(listed) == 100
-        assert all(5_000 < len(json.dumps(pod)) < 9_000 for pod in listed)
-        assert bed.kubectl("get", "nodes").count("load-gpu-") == 30
-        bed.kubectl("annotate", "node", node(3), "touched=yes")
-    assert "load-" not in bed.kubectl("get", "pods,nodes,jobs,namespaces,leases", "-A")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
-    began = time.monotonic()
-    with loaded(bed, nodes=2000, pods=20_000):
-        took = time.monotonic() - began
-        time.sleep(60)  # longer than a node without signs of life stays Ready
-        conditions = r'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
-        ready = bed.kubectl("get", "nodes", "-o", conditions).split()
-        assert ready.count("True") >= 2000
-    print(f"loaded in {took:.1f} s")
-    assert took < 120
-    assert bed.healthy()
 
 
 # --- Prometheus -------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ Nothing runs there and kwok leaves them alone. While the context is entered thei
 nodes stay Ready; the pods belong to Jobs that no controller manages, so nobody touches either. All names
 begin with "load-".
 
-Kueue follows all nodes and pods, for its topology-aware scheduling: at this size its manager needs more than the
-512 MiB of its manifests, so the bed gives it more.
+Kueue follows all nodes and pods, for its topology-aware scheduling: at this size its manager needs more than
+the 512 MiB of its manifests, so the bed gives it more.
 """
 
 import hashlib

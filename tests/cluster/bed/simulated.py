@@ -22,7 +22,7 @@ from .bed import Bed
 NAMESPACE = "gpu-operator"
 DRIVER = "nvidia-driver-daemonset"
 CONTAINER = "nvidia-driver-ctr"
-IMAGE = "nvcr.io/nvidia/driver:580.105.08-ubuntu24.04"
+IMAGE = "registry.example.com/nvidia/driver:580.105.08-ubuntu24.04"
 PREFIX = "nvidia.com"
 MADE_FOR = "gpuctl-bed/simulated-gpu-node"
 STARTED = "1764000000"  # when feature discovery started, in seconds of Unix time

@@ -1,0 +1,33 @@
+"""A large cluster on the bed: it comes in time, lives, and goes without a trace."""
+
+import json
+import time
+
+import pytest
+
+from .bed import Bed
+from .bed.load import loaded, namespace, node
+
+
+def test_a_small_load_comes_and_goes(bed: Bed) -> None:
+    with loaded(bed, nodes=30, pods=400, namespaces=4):
+        listed = json.loads(bed.kubectl("get", "pods", "-n", namespace(0), "-o", "json"))["items"]
+        assert len(listed) == 100
+        assert all(5_000 < len(json.dumps(pod)) < 9_000 for pod in listed)
+        assert bed.kubectl("get", "nodes").count("load-gpu-") == 30
+        bed.kubectl("annotate", "node", node(3), "touched=yes")
+    assert "load-" not in bed.kubectl("get", "pods,nodes,jobs,namespaces,leases", "-A")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
+    began = time.monotonic()
+    with loaded(bed, nodes=2000, pods=20_000):
+        took = time.monotonic() - began
+        time.sleep(60)  # longer than a node without signs of life stays Ready
+        conditions = r'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
+        ready = bed.kubectl("get", "nodes", "-o", conditions).split()
+        assert ready.count("True") >= 2000
+    assert took < 120
+    bed.wait(bed.healthy, 60, "a healthy bed after the load")
