@@ -100,6 +100,11 @@ class CheckItem(_Part, frozen=True, kw_only=True):
     subjects: tuple[SubjectItem, ...]
 
 
+def scoped(name: str, namespace: str) -> str:
+    """The name of a source of which only a namespace was looked into, or of all of it."""
+    return f"{name}, namespace {namespace}" if namespace else name
+
+
 class Source(_Part, frozen=True, kw_only=True):
     """Where the facts come from. `kind` is live or snapshot."""
 

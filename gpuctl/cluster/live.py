@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpuctl.audit.report import Source
+from gpuctl.audit.report import Source, scoped
 from gpuctl.cluster import errors
 from gpuctl.cluster.capture import SECRETS
 from gpuctl.cluster.connection import Connection, Reply
@@ -143,7 +143,7 @@ class LiveReader:
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
         if view.of.resource == SECRETS and not self._consent.webhook_secret:
-            return Unknown(Reason.NOT_ASKED, "a Secret is read only with --read-webhook-secret", SECRETS)
+            return Inapplicable("a Secret is read only with --read-webhook-secret")
         states = in_parallel(lambda ref: self._get(view, ref), refs)
         entries = {ref: state for ref, state in zip(refs, states, strict=True) if state != Known(None)}
         refused = [state for state in entries.values() if isinstance(state, Inapplicable)]
@@ -207,7 +207,7 @@ class LiveReader:
         namespace = self._one("/api/v1/namespaces/kube-system", _Namespace)
         return Source(
             kind="live",
-            name=self._connection.name,
+            name=scoped(self._connection.name, self._namespace),
             cluster_uid=namespace.metadata.uid if namespace else "",
             server_version=version.git_version if version else "",
         )

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gpuctl.audit.report import Source
+from gpuctl.audit.report import Source, scoped
 from gpuctl.cluster import capture as captures
 from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_logs
 from gpuctl.cluster.account import Account, Gap
@@ -190,7 +190,7 @@ class SnapshotReader:
         capture = self.account.capture
         return Source(
             kind="snapshot",
-            name=self.name,
+            name=scoped(self.name, self.namespace),
             cluster_uid=capture.cluster_uid if capture else "",
             server_version=capture.server_version if capture else "",
             captured_at=self.now,
@@ -236,6 +236,8 @@ class SnapshotReader:
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
         """These objects; one that the snapshot neither holds nor answers for is an unknown entry."""
+        if view.of.resource == captures.SECRETS:
+            return Inapplicable("a snapshot holds no Secret")
         wanted = {ref for ref in refs if self.namespace in ("", ref.namespace)}
         if refs and not wanted:
             return self._outside
