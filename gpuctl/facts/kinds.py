@@ -71,7 +71,7 @@ class Rule:
 
 
 # gc=False: what is made from JSON forms no cycles, and the cyclic collector would walk the objects of a large
-# cluster again and again, which doubles the time of reading them. Subclasses inherit it; parts must ask for it.
+# cluster again and again, which doubles the time of reading them. Subclasses inherit it; parts ask for it.
 class Meta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """metadata of an object, as far as every check may use it."""
 
