@@ -482,11 +482,12 @@ def test_what_cannot_be_read_of_the_source_stays_empty(api: FakeApi, reader: Liv
     assert (reader.source().cluster_uid, reader.source().server_version) == ("", "")
 
 
-def test_a_dry_run_needs_consent(reader: LiveReader) -> None:
-    state = reader.dry_run([])
+def test_a_dry_run_needs_consent(api: FakeApi, reader: LiveReader) -> None:
+    state = reader.dry_run([Attempt(POD, "lab", pod("a"))])
 
-    assert isinstance(state, Unknown)
-    assert state.reason is Reason.NOT_ASKED
+    assert isinstance(state, Known)
+    assert [gap.reason for gap in state.value.gaps()] == [Reason.NOT_ASKED]
+    assert api.requests == []
 
 
 def test_one_stalled_list_costs_the_others_nothing(api: FakeApi, reader: LiveReader) -> None:
