@@ -6,12 +6,12 @@ from gpuctl.audit.check import Check
 from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.activity import active_queues
 from gpuctl.checks.queue_growth.admission import active_workloads, closing_admission_checks, few_returns
+from gpuctl.checks.queue_growth.doors import existing_queues
 from gpuctl.checks.queue_growth.growth import bearable_waits
 from gpuctl.checks.queue_growth.held import bounded_holders, used_quota
 from gpuctl.checks.queue_growth.jobs import queued_jobs
 from gpuctl.checks.queue_growth.machine import placed_pods, real_quota
 from gpuctl.checks.queue_growth.requests import possible_requests
-from gpuctl.checks.queue_growth.strays import existing_queues
 from gpuctl.checks.queue_growth.waits import moving_lines
 
 CHECK = Check(

@@ -29,7 +29,7 @@ from gpuctl.kueue.objects import (
     Workload,
 )
 from gpuctl.kueue.pods import Owned
-from gpuctl.kueue.scene import Line, Scene, Sorted, Stray, Written
+from gpuctl.kueue.scene import Door, Line, Scene, Sorted, Written
 from gpuctl.kueue.settings import Settings
 
 V = TypeVar("V", bound=View)
@@ -103,12 +103,12 @@ def clusterqueues_with_their_workloads(found: Sorted) -> Each[Ref, Line]:
 
 
 @given(workloads_in_their_queues)
-def localqueues_that_lead_nowhere(found: Sorted) -> Each[Ref, Stray]:
-    return found.strays
+def localqueues_that_workloads_name(found: Sorted) -> Each[Ref, Door]:
+    return found.doors
 
 
 LINES = clusterqueues_with_their_workloads
-STRAYS = localqueues_that_lead_nowhere
+DOORS = localqueues_that_workloads_name
 
 
 @given(Maybe(ALL_PODS), Maybe(JOBS))

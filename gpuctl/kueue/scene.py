@@ -218,11 +218,12 @@ def _with_fewer(ask: Ask, fewest: int | None) -> Ask:
 
 
 @dataclass(frozen=True)
-class Stray:
-    """Workloads that name a LocalQueue which leads nowhere. `missing`: the object that does not exist."""
+class Door:
+    """A LocalQueue that Workloads name. `missing`: the object that does not exist; None if it leads
+    somewhere."""
 
     local_queue: Ref
-    missing: Ref
+    missing: Ref | None
     waiting: tuple[Workload, ...]
     now: datetime
 
@@ -232,7 +233,7 @@ class Sorted:
     """All Workloads, by where they belong."""
 
     lines: Each[Ref, Line]
-    strays: Each[Ref, Stray]
+    doors: Each[Ref, Door]
 
 
 def sort(scene: Scene, workloads: Each[Ref, Workload]) -> Sorted:
@@ -253,7 +254,7 @@ def sort(scene: Scene, workloads: Each[Ref, Workload]) -> Sorted:
     lines = scene.written.queues.map(
         lambda queue: _line(queue, scene, members.get(queue.metadata.name, ()), gaps)
     )
-    return Sorted(lines, _strays(scene, local_queues, members, lost, gaps))
+    return Sorted(lines, _doors(scene, local_queues, members, lost, gaps))
 
 
 def _unlisted(state: State[Each[Ref, LocalQueue]]) -> Iterable[Unknown]:
@@ -287,23 +288,23 @@ def _turn(workload: Workload) -> tuple[int, float, str, str]:
     return -workload.spec.priority, since.timestamp() if since else 0.0, about.namespace, about.name
 
 
-def _strays(
+def _doors(
     scene: Scene,
     local_queues: Mapping[Ref, LocalQueue],
     members: Mapping[str, Sequence[Workload]],
     lost: Mapping[Ref, Sequence[Workload]],
     gaps: tuple[Unknown, ...],
-) -> Each[Ref, Stray]:
-    found: dict[Ref, State[Stray]] = {}
+) -> Each[Ref, Door]:
+    found: dict[Ref, State[Door]] = {}
     if isinstance(scene.written.local_queues, Known):
         for place, workloads in lost.items():
-            found[place] = Known(Stray(place, place, _those_waiting(workloads), scene.now))
+            found[place] = Known(Door(place, place, _those_waiting(workloads), scene.now))
     for place, local_queue in local_queues.items():
         name = local_queue.spec.cluster_queue
         queue = Ref(ClusterQueue.of, name)
-        if queue not in scene.written.queues.entries:
-            here = [each for each in members.get(name, ()) if _is_in(each, place)]
-            found[place] = Known(Stray(place, queue, _those_waiting(here), scene.now))
+        missing = queue not in scene.written.queues.entries
+        here = [each for each in members.get(name, ()) if _is_in(each, place)] if missing else ()
+        found[place] = Known(Door(place, queue if missing else None, _those_waiting(here), scene.now))
     return Each(found, (*gaps, *scene.written.queues.holes))
 
 

@@ -10,30 +10,31 @@ from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.words import counted, words_of_kueue
 from gpuctl.facts.fact import given
+from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Known, attempt, value
 from gpuctl.kueue.objects import LocalQueue, Workload
-from gpuctl.kueue.queue_facts import STRAYS, scene_of_the_queues
-from gpuctl.kueue.scene import Scene, Stray
+from gpuctl.kueue.queue_facts import DOORS, scene_of_the_queues
+from gpuctl.kueue.scene import Door, Scene
 from gpuctl.kueue.standing import age, span, verdict, waiting_since
 
 
-@every(STRAYS, "every queue that Workloads name exists", given(POLICY, scene_of_the_queues))
-def existing_queues(stray: Stray, policy: Policy, scene: Scene) -> Iterator[Finding]:
+@every(DOORS, "every queue that Workloads name exists", given(POLICY, scene_of_the_queues))
+def existing_queues(door: Door, policy: Policy, scene: Scene) -> Iterator[Finding]:
     settled = policy.checks.queue_growth.settle_seconds
-    oldest = max((age(waiting_since(each), stray.now) for each in stray.waiting), default=None)
-    if oldest is not None and oldest.total_seconds() >= settled:
-        yield _finding(stray, scene, f"the oldest for {span(oldest)}")
+    oldest = max((age(waiting_since(each), door.now) for each in door.waiting), default=None)
+    if door.missing and oldest is not None and oldest.total_seconds() >= settled:
+        yield _finding(door, door.missing, scene, f"the oldest for {span(oldest)}")
 
 
-def _finding(stray: Stray, scene: Scene, since: str) -> Finding:
-    no_local_queue = stray.missing == stray.local_queue
-    place, number = stray.local_queue, counted(len(stray.waiting), "Workload")
-    names = "name" if len(stray.waiting) > 1 else "names"
+def _finding(door: Door, missing: Ref, scene: Scene, since: str) -> Finding:
+    no_local_queue = missing == door.local_queue
+    place, number = door.local_queue, counted(len(door.waiting), "Workload")
+    names = "name" if len(door.waiting) > 1 else "names"
     says = (
         f"{number} of namespace {place.namespace} {names} LocalQueue {place.name}, which does not exist"
         if no_local_queue
         else (
-            f"LocalQueue {place.namespace}/{place.name} leads to {stray.missing}, which does not exist; "
+            f"LocalQueue {place.namespace}/{place.name} leads to {missing}, which does not exist; "
             f"{number} wait"
         )
     )
@@ -41,30 +42,28 @@ def _finding(stray: Stray, scene: Scene, since: str) -> Finding:
         code=codes.LOCAL_QUEUE_MISSING if no_local_queue else codes.CLUSTER_QUEUE_MISSING,
         object=place,
         message=f"{says}, {since}; ClusterQueues do not count them as pending",
-        evidence=tuple(_evidence(stray)),
+        evidence=tuple(_evidence(door, missing)),
         look=f"kubectl -n {place.namespace} get localqueues.kueue.x-k8s.io,workloads.kueue.x-k8s.io",
-        remedy=_remedy(stray, scene),
+        remedy=_remedy(door, missing, scene),
     )
 
 
-def _evidence(stray: Stray) -> Iterator[Evidence]:
-    yield Evidence(stray.missing, "", "does not exist")
-    first: Workload = stray.waiting[0]
+def _evidence(door: Door, missing: Ref) -> Iterator[Evidence]:
+    yield Evidence(missing, "", "does not exist")
+    first: Workload = door.waiting[0]
     yield Evidence(first.ref, ".spec.queueName", first.spec.queue_name)
     yield words_of_kueue(first, verdict(first))
 
 
-def _remedy(stray: Stray, scene: Scene) -> str:
+def _remedy(door: Door, missing: Ref, scene: Scene) -> str:
     here = attempt(
         lambda: sorted(
             each.metadata.name
             for each in value(scene.written.local_queues)
-            if isinstance(each, LocalQueue) and each.metadata.namespace == stray.local_queue.namespace
+            if isinstance(each, LocalQueue) and each.metadata.namespace == door.local_queue.namespace
         )
     )
     known = ", ".join(here.value) if isinstance(here, Known) and here.value else "none"
-    if stray.missing == stray.local_queue:
+    if missing == door.local_queue:
         return f"create the LocalQueue, or name one that exists (in the namespace: {known}); risk: none"
-    return (
-        f"create {stray.missing}, or make the LocalQueue anew for another (it can't be changed); risk: none"
-    )
+    return f"create {missing}, or make the LocalQueue anew for another (it can't be changed); risk: none"
