@@ -11,6 +11,7 @@ from gpuctl.checks.mig_consistency.words import (
     capacity,
     kind_of,
     label,
+    must_be_settled,
     reads,
     reread,
     run,
@@ -37,8 +38,9 @@ from gpuctl.nvidia.node import Node
 @every(nodes_with_GPUs, "every device that a node has can be allocated", given())
 @standing
 def healthy_devices(node: Node) -> Iterator[Finding]:
+    must_be_settled(node)
     gaps = unhealthy(node)
-    if not gaps or not node.settled:
+    if not gaps:
         return
     yield Finding(
         code=codes.UNHEALTHY,
@@ -61,7 +63,8 @@ def healthy_devices(node: Node) -> Iterator[Finding]:
 @standing
 def kept_promises(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Finding]:
     known = isinstance(looked, Known) and isinstance(looked.value.entries.get(node.ref), Known)
-    if known or not node.settled or (node.owner and not node.owner.judged):
+    must_be_settled(node)
+    if known:
         return
     gaps, unknown = unlike_labels(node), unpromised(node)
     if gaps:
@@ -79,8 +82,7 @@ def _labels(node: Node) -> tuple[Evidence, ...]:
 @standing
 def true_capacity(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    if not node.settled or (node.owner and not node.owner.judged) or node.passed_through:
-        return
+    must_be_settled(node)
     wanted = of_hardware(node, looked.hardware)
     listed = (smi(looked, "-L", looked.hardware.layout),)
     gaps, left = wrong_capacity(wanted, node.capacity), stale(wanted, node.capacity)

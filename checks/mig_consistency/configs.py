@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, reads, retry, run, smi, standing
+from gpuctl.checks.mig_consistency.words import (
+    kind_of,
+    label,
+    must_be_settled,
+    reads,
+    retry,
+    run,
+    smi,
+    standing,
+)
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, NotKnown, State, Unknown
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown
 from gpuctl.nvidia.facts import CONFIG_MAPS, Looked, nodes_whose_hardware_is_known, nodes_with_GPUs
 from gpuctl.nvidia.node import CONFIG, STATE, Node
 from gpuctl.nvidia.objects import MigConfigMap
@@ -22,11 +31,21 @@ Maps = State[Each[Ref, MigConfigMap]]
 
 @every(nodes_with_GPUs, "the asked-for MIG configuration exists", given(Maybe(CONFIG_MAPS)))
 def existing_configuration(node: Node, maps: Maps) -> Iterator[Finding]:
-    if not node.config or node.owner:
-        return
-    selection = selected(node, _read(maps))
-    if selection is not None and selection.parts is None:
+    selection = _selection(node, maps)
+    if selection.parts is None:
         yield _no_such(node, selection)
+
+
+def _selection(node: Node, maps: Maps) -> Selection:
+    """What the node selects. Raises `NotKnown` where it selects nothing, or there is nothing to select."""
+    if not node.config:
+        raise NotKnown(Inapplicable("the node asks for no configuration"))
+    if node.owner:
+        raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
+    selection = selected(node, _read(maps))
+    if selection is None:
+        raise NotKnown(Inapplicable("there is no ConfigMap of MIG manager's"))
+    return selection
 
 
 def _read(maps: Maps) -> ConfigMaps:
@@ -72,11 +91,10 @@ def _no_such(node: Node, selection: Selection) -> Finding:
 @standing
 def sliced_as_configured(looked: Looked, maps: Maps) -> Iterator[Finding]:
     node = looked.node
-    if not node.config or node.owner or node.change or node.virtual or node.passed_through:
-        return
-    selection = selected(node, _read(maps))
-    if selection is None or selection.parts is None:
-        return
+    must_be_settled(node)
+    selection = _selection(node, maps)
+    if node.virtual or selection.parts is None:
+        raise NotKnown(Inapplicable("there is no configuration that holds for it"))
     odd = tuple(differences(selection.parts, looked.hardware))
     cannot = dict.fromkeys(name for each in odd for name in _impossible(looked, each))
     if cannot:

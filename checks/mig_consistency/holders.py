@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import reads, run, show, smi, standing
+from gpuctl.checks.mig_consistency.words import (
+    must_be_settled,
+    must_not_change,
+    reads,
+    run,
+    show,
+    smi,
+    standing,
+)
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import value
+from gpuctl.facts.state import Inapplicable, NotKnown, value
 from gpuctl.nvidia.facts import Looked, nodes_whose_hardware_is_known, nodes_with_GPUs
 from gpuctl.nvidia.kubelet import Held
 from gpuctl.nvidia.node import Node
@@ -20,8 +28,9 @@ from gpuctl.nvidia.objects import GpuPod
 @every(nodes_with_GPUs, "nodes still offer what their pods hold", given())
 @standing
 def still_offered(node: Node) -> Iterator[Finding]:
-    if not node.settled or not node.ready or (node.owner and not node.owner.judged):
-        return
+    must_be_settled(node)
+    if not node.ready:
+        raise NotKnown(Inapplicable("the node is not Ready"))
     for pod in node.pods:
         gone = [
             name
@@ -67,8 +76,7 @@ def _not_offered(node: Node, pod: GpuPod, gone: list[str]) -> Finding:
 @standing
 def existing_devices(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    if node.change is not None or (node.owner and not node.owner.judged):
-        return
+    must_not_change(node)
     devices = value(looked.kubelet)
     there = {device.uuid for device in looked.hardware.devices} | {gpu.uuid for gpu in looked.hardware.gpus}
     alive = {pod.metadata.uid: pod for pod in node.pods}
@@ -103,6 +111,8 @@ def _vanished(looked: Looked, held: Held, pod: Ref) -> Finding:
 @standing
 def published_devices(looked: Looked) -> Iterator[Finding]:
     node = looked.node
+    if not node.dra_devices:
+        raise NotKnown(Inapplicable("the DRA driver publishes nothing of this node"))
     published = [(each, each.text("uuid")) for each in node.dra_devices]
     told = {uuid: each.name for each, uuid in published if uuid}
     there = {device.uuid for device in looked.hardware.devices} | {gpu.uuid for gpu in looked.hardware.gpus}

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Finding, Severity
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, reads, reread, retry, run, smi, standing
+from gpuctl.checks.mig_consistency.words import (
+    kind_of,
+    must_not_change,
+    reads,
+    reread,
+    retry,
+    run,
+    smi,
+    standing,
+)
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown, attempt
@@ -65,8 +74,7 @@ def _pending(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
 @standing
 def whole_devices(looked: Looked, maps: State[Each[Ref, MigConfigMap]]) -> Iterator[Finding]:
     node = looked.node
-    if node.change or (node.owner and not node.owner.judged):
-        return
+    must_not_change(node)
     gpus = looked.hardware.gpus
     without = [gpu for gpu in gpus if _lacking(gpu)]
     empty = [gpu for gpu in gpus if gpu.sliced and not gpu.devices and gpu not in without]

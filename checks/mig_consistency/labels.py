@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Finding
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, reads, restart, run, show, smi, standing
+from gpuctl.checks.mig_consistency.words import (
+    kind_of,
+    label,
+    must_be_settled,
+    reads,
+    restart,
+    run,
+    show,
+    smi,
+    standing,
+)
 from gpuctl.facts.fact import given
 from gpuctl.nvidia.comparison import Gap, wrong_labels
 from gpuctl.nvidia.expected import MIG
@@ -56,8 +66,7 @@ def _discovered(node: Node, profile: str) -> bool:
 @standing
 def true_labels(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    if not node.settled or (node.owner and not node.owner.judged):
-        return
+    must_be_settled(node)
     gaps = [gap for gap in wrong_labels(node, looked.hardware) if not _is_of_missing(gap, looked)]
     if not gaps:
         return

@@ -8,9 +8,9 @@ from datetime import timedelta
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, logs, restart, show
+from gpuctl.checks.mig_consistency.words import kind_of, label, logs, must_not_change, restart, show
 from gpuctl.facts.fact import given
-from gpuctl.facts.state import value
+from gpuctl.facts.state import Inapplicable, NotKnown, value
 from gpuctl.nvidia.facts import nodes_with_GPUs
 from gpuctl.nvidia.node import CONFIG, STATE, Node
 from gpuctl.nvidia.objects import ClusterPolicySpec, GpuPod, OperandSet
@@ -78,8 +78,9 @@ def _absent(node: Node, managers: tuple[GpuPod, ...], policy: ClusterPolicySpec 
 
 @every(nodes_with_GPUs, "the pods that serve GPUs run on every node", given())
 def running_operands(node: Node) -> Iterator[Finding]:
-    if not node.ready or node.change is not None or node.passed_through:
-        return
+    must_not_change(node)
+    if not node.ready:
+        raise NotKnown(Inapplicable("the node is not Ready"))
     found = node.operands
     sets = value(node.around.sets)
     for name in WATCHED:

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, reads, retry, run, show, standing
+from gpuctl.checks.mig_consistency.words import (
+    kind_of,
+    label,
+    must_be_settled,
+    reads,
+    retry,
+    run,
+    show,
+    standing,
+)
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State
@@ -19,8 +28,7 @@ from gpuctl.nvidia.node import Node
 @every(nodes_with_GPUs, "the MIG strategy fits the GPUs", given(Maybe(nodes_whose_hardware_is_known)))
 @standing
 def fitting_strategy(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Finding]:
-    if not node.settled or (node.owner and not node.owner.judged):
-        return
+    must_be_settled(node)
     found = looked.value.entries.get(node.ref) if isinstance(looked, Known) else None
     hardware = found.value if isinstance(found, Known) else None
     why = uneven(hardware.hardware) if hardware else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, TypeVarTuple
 
 from gpuctl.audit.finding import Evidence, Finding
-from gpuctl.facts.state import Known, attempt
+from gpuctl.facts.state import Inapplicable, Known, NotKnown, attempt
 from gpuctl.nvidia.facts import Looked
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.operands import BY_NAME, MANAGER, PLUGIN, places
@@ -23,11 +23,38 @@ def standing(judge: Callable[[S, *Ts], Iterator[Finding]]) -> Callable[[S, *Ts],
         if subject.earlier is None:
             yield from judge(subject, *given)
             return
-        before = {finding.fingerprint for finding in judge(subject.earlier, *given)}
+        before = frozenset(_until_a_gap(judge(subject.earlier, *given)))
         yield from (each for each in judge(subject, *given) if each.fingerprint in before)
 
     twice.__name__ = judge.__name__
     return twice
+
+
+def _until_a_gap(findings: Iterator[Finding]) -> Iterator[str]:
+    try:
+        for finding in findings:
+            yield finding.fingerprint
+    except NotKnown:
+        return
+
+
+def must_be_settled(node: Node) -> None:
+    """Raises `NotKnown` while labels, capacity and hardware can't be expected to agree: the question does not
+    arise where a change is on its way, or another than MIG manager goes by rules of its own."""
+    if not node.settled:
+        raise NotKnown(Inapplicable("a change is on its way, or less than 6 minutes old"))
+    if node.owner and not node.owner.judged:
+        raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
+    if node.passed_through:
+        raise NotKnown(Inapplicable("its GPUs are handed to virtual machines"))
+
+
+def must_not_change(node: Node) -> None:
+    """Raises `NotKnown` while a change is on its way, or where another decides the geometry."""
+    if node.change is not None:
+        raise NotKnown(Inapplicable("a change is on its way"))
+    if node.owner and not node.owner.judged:
+        raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
 
 
 def reads(subject: Node | Looked) -> Evidence:

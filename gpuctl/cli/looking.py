@@ -1,0 +1,145 @@
+"""How nodes are looked into, in one place for every verb that does: which, by which way, for how long."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gpuctl.cluster.probe import Probing
+    from gpuctl.facts.fact import Argument
+
+_PANEL = "Nodes"
+_MODES = ("auto", "exec", "debug", "none")
+
+
+def _option(*names: str, help_: str) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=_PANEL)
+
+
+_FLAGS: dict[str, tuple[Any, Any]] = {
+    "probe": (
+        Annotated[
+            str,
+            _option(
+                "--probe",
+                help_="auto, exec, debug or none: how nvidia-smi is run on nodes. auto: in pods that have it, "
+                "and in debug pods if you say so.",
+            ),
+        ],
+        "auto",
+    ),
+    "node": (
+        Annotated[list[str] | None, _option("--node", help_="Only this node; repeatable.")],
+        None,
+    ),
+    "selector": (
+        Annotated[str, _option("--selector", "-l", help_="Only nodes with these labels.")],
+        "",
+    ),
+    "probe_timeout": (
+        Annotated[str, _option("--probe-timeout", help_="Time for one node.")],
+        "20s",
+    ),
+    "probe_namespace": (
+        Annotated[str, _option("--probe-namespace", help_="Where debug pods are made.")],
+        "gpuctl-system",
+    ),
+    "probe_image": (
+        Annotated[str, _option("--probe-image", help_="Image of debug pods; any with a shell and chroot.")],
+        "busybox:1.37",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Looking:
+    """What a person said of looking into nodes."""
+
+    probing: Probing
+    nodes: tuple[str, ...]
+    selector: str
+
+    def unless(self, *, read_only: bool) -> Probing:
+        """What is agreed to; nothing where only reading is."""
+        return replace(self.probing, mode="none") if read_only else self.probing
+
+    @property
+    def arguments(self) -> Mapping[Argument[Any], Any]:
+        """Which nodes are meant, as the facts want to know it."""
+        from gpuctl.cluster.selector import selector
+        from gpuctl.nvidia.facts import SCOPE
+
+        matches = selector(self.selector)
+        return {
+            SCOPE: lambda name, labels: (not self.nodes or name in self.nodes) and matches(labels),
+        }
+
+
+def with_looking(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a verb the flags of looking into nodes and hands them to it as its parameter `looking`."""
+
+    def wrapper(**given: Any) -> None:
+        flags = {name: given.pop(name) for name in _FLAGS}
+        command(**given, looking=_looking(**flags))
+
+    names = {"Access": object, "Looking": object}  # heavy to import, and not needed to parse
+    signature = inspect.signature(command, eval_str=True, locals=names)
+    own = [each for each in signature.parameters.values() if each.name != "looking"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _FLAGS.items()
+    ]
+    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *added]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
+    wrapper.__doc__ = command.__doc__
+    wrapper.__name__ = command.__name__
+    return wrapper
+
+
+def _looking(
+    *,
+    probe: str,
+    node: list[str] | None,
+    selector: str,
+    probe_timeout: str,
+    probe_namespace: str,
+    probe_image: str,
+) -> Looking:
+    from gpuctl.cli.border import Stop, warn
+    from gpuctl.cli.duration import seconds
+    from gpuctl.cluster import selector as selectors
+    from gpuctl.cluster.probe import Probing
+
+    if probe not in _MODES:
+        raise Stop(f"--probe is {', '.join(_MODES[:-1])} or {_MODES[-1]}, not {probe!r}")
+    try:
+        selectors.selector(selector)
+    except ValueError as error:
+        raise Stop(f"--selector: {error}") from error
+    probing = Probing(
+        mode=probe,
+        seconds=seconds(probe_timeout),
+        namespace=probe_namespace,
+        image=probe_image,
+        tell=warn,
+        ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None,
+    )
+    return Looking(probing, tuple(node or ()), selector)
+
+
+def _ask(question: str) -> bool:
+    """Asked from a reading thread, on stderr: stdout belongs to data alone."""
+    print(f"gpuctl: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace")
+    except OSError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
