@@ -68,7 +68,7 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         load=_load(engine),
         starts=engine.starts or None,
         failure=mapping(
-            kind=engine.failure.kind.name.lower().replace("_", "-"),
+            kind=engine.failure.kind.value.replace("_", "-"),
             text=engine.failure.text,
             **dict(engine.failure.values),
         )

@@ -23,11 +23,12 @@ def current_releases(engine: Engine) -> Iterator[Finding]:
         said = f"neither its log nor its image {engine.found.container.image} tells the version"
         raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(engine.ref)))
     if v0 or (engine.version is not None and engine.version.before(*LAST_OLD)):
+        which = ", with the V0 engine that 0.11 removed" if v0 else ""
         yield finding(
             engine,
             codes.OLD_ENGINE,
-            f"is vLLM {engine.version or 'of an old release'}{', with the V0 engine that 0.11 removed' if v0 else ''}: its "
-            "graphs lie outside of its memory budget, and its log tells less",
+            f"is vLLM {engine.version or 'of an old release'}{which}: "
+            "its graphs lie outside of its memory budget, and its log tells less",
             (in_spec(engine, f"image {engine.found.container.image}"),),
             log_command(engine, "version|LLM engine"),
             "plan the upgrade; 0.20 counts graphs within --gpu-memory-utilization and raises its default "

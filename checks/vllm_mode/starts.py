@@ -197,7 +197,8 @@ def _no_kv(engine: Engine) -> Diagnosis:
     v0 = engine.start is not None and engine.start.engine == "V0"
     others = [rank.non_torch for rank in ranks if v0 and (rank.non_torch or 0) >= MANY]
     if others:
-        says = f"another process holds about {gib(max(each or 0.0 for each in others))} of its GPU, so no budget is left"
+        held = gib(max(each or 0.0 for each in others))
+        says = f"another process holds about {held} of its GPU, so no budget is left"
         return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
     says = "weights, activations and graphs take all of its budget"
     return Diagnosis(codes.NO_KV_MEMORY, says, _SMALLER)
@@ -210,7 +211,10 @@ def _race(failure: Failure) -> Diagnosis:
         "GiB after); that "
         "is no lack of memory"
     )
-    remedy = "start it again; start engines that share a GPU one after another, or give each --kv-cache-memory-bytes"
+    remedy = (
+        "start it again; start engines that share a GPU one after another, or give each "
+        "--kv-cache-memory-bytes"
+    )
     return Diagnosis(codes.PROFILING_RACE, says, remedy)
 
 
@@ -233,7 +237,8 @@ def _out_of_memory(engine: Engine) -> Diagnosis:
 
 def _masked(engine: Engine) -> Diagnosis:
     where = " in its MIG slice" if engine.mig else ""
-    says = f"the memory ran out{where}; the assertion about NVML only hides it, because NVML may not be asked there"
+    says = f"the memory ran out{where}; the assertion about NVML only hides it, because NVML may not be "
+        "asked there"
     return Diagnosis(codes.OUT_OF_MEMORY, says, _SMALLER)
 
 

@@ -115,7 +115,6 @@ def _read(request: Request, door: Door) -> tuple[AuditReport, Facts]:
     from gpuctl.audit.run import Observer, audit
     from gpuctl.cli import screen
     from gpuctl.facts.fact import Fact
-    from gpuctl.facts.gather import Facts
 
     known: list[Facts] = []
 

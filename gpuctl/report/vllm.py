@@ -78,8 +78,11 @@ class View:
 
 def views(check: CheckItem) -> list[View]:
     """The engines that a run of the check learned of, in the order of their names."""
-    found = [_view(item.object.namespace, item.object.name, facts, item.facts["engines"], check)
-             for item in check.subjects for facts in item.facts["engines"]]  # fmt: skip
+    found = [
+        _view(item.object.namespace, item.object.name, facts, item.facts["engines"], check)
+        for item in check.subjects
+        for facts in item.facts["engines"]
+    ]
     return sorted(found, key=lambda each: each.name)
 
 
@@ -208,8 +211,10 @@ def _identity(view: View) -> Iterator[tuple[str, str]]:
     yield "state", f"{facts['state']}{_load(facts)}"
     yield (
         "vLLM",
-        f"{facts.get('version', 'version unknown')}{engine}, {facts['stack']}, known by "
-        f"{facts['recognisedBy']}",
+        (
+            f"{facts.get('version', 'version unknown')}{engine}, {facts['stack']}, known by "
+            f"{facts['recognisedBy']}"
+        ),
     )
     yield "image", facts["image"]
     if facts.get("model"):

@@ -13,15 +13,38 @@ from gpuctl.vllm.version import Version
 # Flags that take no value; every other one takes the next word unless it is a flag itself.
 ALONE: Final = frozenset(
     {
-        "enforce-eager", "no-enforce-eager", "trust-remote-code", "enable-prefix-caching", "no-enable-prefix-caching",
-        "enable-chunked-prefill", "no-enable-chunked-prefill", "disable-log-requests", "disable-log-stats",
-        "enable-lora", "enable-auto-tool-choice", "headless", "enable-expert-parallel", "disable-custom-all-reduce",
-        "enable-sleep-mode", "async-scheduling", "no-async-scheduling", "disable-uvicorn-access-log",
-        "enable-server-load-tracking", "enable-reasoning", "worker-use-ray", "engine-use-ray", "language-model-only",
+        "enforce-eager",
+        "no-enforce-eager",
+        "trust-remote-code",
+        "enable-prefix-caching",
+        "no-enable-prefix-caching",
+        "enable-chunked-prefill",
+        "no-enable-chunked-prefill",
+        "disable-log-requests",
+        "disable-log-stats",
+        "enable-lora",
+        "enable-auto-tool-choice",
+        "headless",
+        "enable-expert-parallel",
+        "disable-custom-all-reduce",
+        "enable-sleep-mode",
+        "async-scheduling",
+        "no-async-scheduling",
+        "disable-uvicorn-access-log",
+        "enable-server-load-tracking",
+        "enable-reasoning",
+        "worker-use-ray",
+        "engine-use-ray",
+        "language-model-only",
     }
-)  # fmt: skip
-_SHORT: Final = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size",
-                 "q": "quantization", "cc": "compilation-config"}  # fmt: skip
+)
+_SHORT: Final = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "q": "quantization",
+    "cc": "compilation-config",
+}
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
 
 

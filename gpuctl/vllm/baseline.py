@@ -116,8 +116,13 @@ def _worst(one: Measured, other: Measured) -> Measured:
 
 _USED: Final = ("weights", "activation", "non_torch", "graphs")
 _LEFT: Final = ("kv", "kv_tokens", "concurrency")
-_SAID: Final = {"weights": "weights", "activation": "activation peak", "non_torch": "memory outside PyTorch",
-                "graphs": "graphs", "kv": "KV cache"}  # fmt: skip
+_SAID: Final = {
+    "weights": "weights",
+    "activation": "activation peak",
+    "non_torch": "memory outside PyTorch",
+    "graphs": "graphs",
+    "kv": "KV cache",
+}
 
 
 def drift(before: Measured, now: Measured) -> Iterator[str]:

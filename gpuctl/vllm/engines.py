@@ -46,21 +46,35 @@ _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
         (r"vllm-openai(?:-rocm|-xpu|-nonroot)?", Stack("vLLM", tagged=True)),
         (r"rocm/vllm(?:-dev)?", Stack("vLLM on ROCm", entrypoint=False)),
         (r"llm-d(?:-cuda|-xpu|-rocm|-aws|-gke|-hpu)?", Stack("llm-d")),
-        (r"(?:rhaiis|rhaii)/vllm-(?:cuda|rocm|spyre|neuron|gaudi|tpu)[\w-]*", Stack("Red Hat AI Inference Server")),
+        (
+            r"(?:rhaiis|rhaii)/vllm-(?:cuda|rocm|spyre|neuron|gaudi|tpu)[\w-]*",
+            Stack("Red Hat AI Inference Server"),
+        ),
         (r"(?:modh|opendatahub)/vllm[\w-]*", Stack("vLLM of Open Data Hub")),
         (r"huggingfaceserver", Stack("KServe's Hugging Face runtime", entrypoint=False)),
         (r"nvidia/vllm", Stack("vLLM of NVIDIA", entrypoint=False)),
-        (r"nvcr\.io/nim/[\w./-]+", Stack("NIM", entrypoint=False,
-         why_not="a NIM chooses its engine and mode at run time")),
+        (
+            r"nvcr\.io/nim/[\w./-]+",
+            Stack("NIM", entrypoint=False, why_not="a NIM chooses its engine and mode at run time"),
+        ),
         (r"(?:ai-dynamo|dynamo)[\w/-]*vllm-runtime", Stack("Dynamo", entrypoint=False)),
         (r"vllm-runtime", Stack("Dynamo", entrypoint=False)),
-        (r"ray-(?:llm|ml-llm)", Stack("Ray Serve", entrypoint=False,
-         why_not="Ray Serve sets the engine up in its own configuration (engine_kwargs)")),
-        (r"(?:djl-serving|sagemaker-vllm|vllm-sagemaker|vllm)(?:-sagemaker)?", Stack("vLLM", entrypoint=True)),
+        (
+            r"ray-(?:llm|ml-llm)",
+            Stack(
+                "Ray Serve",
+                entrypoint=False,
+                why_not="Ray Serve sets the engine up in its own configuration (engine_kwargs)",
+            ),
+        ),
+        (
+            r"(?:djl-serving|sagemaker-vllm|vllm-sagemaker|vllm)(?:-sagemaker)?",
+            Stack("vLLM", entrypoint=True),
+        ),
         (r"(?:runpod/)?worker-(?:v1-)?vllm", Stack("RunPod worker", entrypoint=False)),
         (r"vllm-(?:ascend|gaudi|tpu|neuron|fork|omni)[\w-]*", Stack("a fork of vLLM", entrypoint=False)),
     )
-)  # fmt: skip
+)
 _NOT_ENGINES: Final = re.compile(
     r"(?:^|/)(?:llm-d-inference-sim|llm-d-(?:routing-sidecar|router-[\w-]+|inference-scheduler|kv-cache[\w-]*)"
     r"|[\w-]*(?:epp|endpoint-picker)|[\w-]*vllm-router|lmstack-router|router|[\w-]*lmcache-server|storage-initializer"

@@ -41,13 +41,28 @@ SERVICE_LINK: Final = re.compile(r"VLLM_(?:SERVICE_(?:HOST|PORT\w*)|PORT(?:_\d+_
 # Beside VLLM_*: what vLLM, PyTorch and the wrappers read and a reader of a report may see.
 READ_BESIDE: Final = frozenset(
     {
-        "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LOCAL_RANK", "MAX_JOBS", "NVIDIA_VISIBLE_DEVICES",
-        "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE",
-        "CUDA_GRAPHS", "ENFORCE_EAGER", "GPU_MEMORY_UTILIZATION", "MAX_MODEL_LEN", "MAX_NUM_SEQS",
-        "NIM_DISABLE_CUDA_GRAPH", "NIM_MAX_MODEL_LEN", "NIM_PASSTHROUGH_ARGS", "PIPELINE_PARALLEL_SIZE",
+        "CUDA_HOME",
+        "CUDA_VISIBLE_DEVICES",
+        "LD_LIBRARY_PATH",
+        "LOCAL_RANK",
+        "MAX_JOBS",
+        "NVIDIA_VISIBLE_DEVICES",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "TORCHDYNAMO_DISABLE",
+        "TORCH_COMPILE_DISABLE",
+        "CUDA_GRAPHS",
+        "ENFORCE_EAGER",
+        "GPU_MEMORY_UTILIZATION",
+        "MAX_MODEL_LEN",
+        "MAX_NUM_SEQS",
+        "NIM_DISABLE_CUDA_GRAPH",
+        "NIM_MAX_MODEL_LEN",
+        "NIM_PASSTHROUGH_ARGS",
+        "PIPELINE_PARALLEL_SIZE",
         "TENSOR_PARALLEL_SIZE",
     }
-)  # fmt: skip
+)
 
 
 def span(name: str) -> tuple[Version, Version | None] | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from gpuctl.facts.fact import Logs, Maybe, Named, Objects, given
 from gpuctl.facts.kinds import Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt
-from gpuctl.vllm import arguments, launch, log
+from gpuctl.vllm import arguments, launch
 from gpuctl.vllm.engine import Engine
 from gpuctl.vllm.engines import EngineRef, Found, engines
 from gpuctl.vllm.log import EngineLog
@@ -21,6 +21,7 @@ from gpuctl.vllm.objects import (
     EngineVolume,
     LinkedService,
 )
+from gpuctl.vllm.reading import kept, parse
 
 V = TypeVar("V", bound=View)
 
@@ -99,7 +100,7 @@ def _logs(found: Found) -> Iterator[Log]:
                 yield Log(found.ref.pod, found.ref.container, previous=True)
 
 
-LOGS = Logs(logs_of_engines, log.parse, log.kept)
+LOGS = Logs(logs_of_engines, parse, kept)
 
 
 @given(containers_that_serve, Maybe(CONFIG_MAPS), Maybe(LOGS), Maybe(NODES))

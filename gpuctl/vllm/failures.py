@@ -5,45 +5,50 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum, auto
 from typing import Final
 
 Value = float | int | str
 
 
-class Trouble(Enum):
-    """Kinds of failure. `telling` decides which of several in one log is the cause: words that only report
-    that something failed tell least. `of_start`: it can only happen while an engine starts."""
+class Trouble(StrEnum):
+    """Kinds of failure, from words that only report that something failed to those that name the cause."""
 
-    GENERIC = (0, False)
-    FAILED = (1, False)
-    KILLED = (2, True)
-    OUT_OF_MEMORY = (4, False)
-    CAPTURE_OUT_OF_MEMORY = (5, True)
-    NOT_INSPECTED = (3, True)
-    PORT_TAKEN = (6, True)
-    NO_GPU = (6, True)
-    WRONG_ARGUMENTS = (6, True)
-    NO_KV_MEMORY = (7, True)
-    KV_TOO_SMALL = (7, True)
-    MAMBA_BLOCKS = (7, True)
-    TAKEN_BY_OTHERS = (8, True)
-    PROFILING_RACE = (8, True)
-    MIG_UUID = (8, True)
-    SERVICE_LINK = (8, True)
-    MASKED_OUT_OF_MEMORY = (5, False)
-    MPS_BUSY = (6, True)
-    CAPTURE_REFUSED = (6, True)
-    DIED = (9, False)
+    GENERIC = auto()
+    FAILED = auto()
+    KILLED = auto()
+    NOT_INSPECTED = auto()
+    OUT_OF_MEMORY = auto()
+    CAPTURE_OUT_OF_MEMORY = auto()
+    MASKED_OUT_OF_MEMORY = auto()
+    PORT_TAKEN = auto()
+    NO_GPU = auto()
+    WRONG_ARGUMENTS = auto()
+    MPS_BUSY = auto()
+    CAPTURE_REFUSED = auto()
+    NO_KV_MEMORY = auto()
+    KV_TOO_SMALL = auto()
+    MAMBA_BLOCKS = auto()
+    TAKEN_BY_OTHERS = auto()
+    PROFILING_RACE = auto()
+    MIG_UUID = auto()
+    SERVICE_LINK = auto()
+    DIED = auto()
 
-    def __init__(self, telling: int, of_start: bool) -> None:
-        self.telling = telling
-        self.of_start = of_start
+    @property
+    def telling(self) -> int:
+        """How much it tells: of several in one log the most telling is the cause."""
+        return list(Trouble).index(self)
 
-    def __new__(cls, *_values: object) -> Trouble:
-        member = object.__new__(cls)
-        member._value_ = len(cls.__members__)
-        return member
+    @property
+    def of_start(self) -> bool:
+        """Whether it can only happen while an engine starts."""
+        return self not in _AT_ANY_TIME
+
+
+_AT_ANY_TIME: Final = frozenset(
+    {Trouble.GENERIC, Trouble.FAILED, Trouble.OUT_OF_MEMORY, Trouble.MASKED_OUT_OF_MEMORY, Trouble.DIED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,44 +89,117 @@ _FAILURES: Final[
 ] = tuple(
     (re.compile(_EXCEPTION + pattern), kind, values)
     for pattern, kind, values in (
-        (rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup is less than desired GPU memory utilization "
-         rf"\({_N}, {_N} GiB\)", Trouble.TAKEN_BY_OTHERS, _named("free_gib", "total_gib", "utilization", "wanted_gib")),
-        (rf"Error in memory profiling\. Initial free memory {_N}(?: GiB)?, current free memory {_N}",
-         Trouble.PROFILING_RACE, _named("init_free_gib", "cur_free_gib")),
-        (rf"To serve at least one request with the models?'?s? max seq len \((\d+)\), \({_N} (?:GiB|GB) KV cache is needed, "
-         rf"which is larger than the available KV cache memory \({_N} (?:GiB|GB)\)"
-         r"(?:.*?estimated maximum model length is (\d+))?",
-         Trouble.KV_TOO_SMALL,
-         _named("max_model_len", "kv_needed_gib", "kv_avail_gib", "fits_len", whole=("max_model_len", "fits_len"))),
-        (r"The model's max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache "
-         r"\((\d+)\)", Trouble.KV_TOO_SMALL, _named("max_model_len", "kv_tokens", whole=("max_model_len", "kv_tokens"))),
-        (r"(?:Cannot auto-fit max_model_len|Failed to load model - not enough GPU memory)", Trouble.NO_KV_MEMORY, _no_values),
+        (
+            (
+                rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup is less than desired GPU "
+                r"memory utilization "
+                rf"\({_N}, {_N} GiB\)"
+            ),
+            Trouble.TAKEN_BY_OTHERS,
+            _named("free_gib", "total_gib", "utilization", "wanted_gib"),
+        ),
+        (
+            rf"Error in memory profiling\. Initial free memory {_N}(?: GiB)?, current free memory {_N}",
+            Trouble.PROFILING_RACE,
+            _named("init_free_gib", "cur_free_gib"),
+        ),
+        (
+            (
+                rf"To serve at least one request with the models?'?s? max seq len \((\d+)\), \({_N} "
+                r"(?:GiB|GB) KV cache is needed, "
+                rf"which is larger than the available KV cache memory \({_N} (?:GiB|GB)\)"
+                r"(?:.*?estimated maximum model length is (\d+))?"
+            ),
+            Trouble.KV_TOO_SMALL,
+            _named(
+                "max_model_len",
+                "kv_needed_gib",
+                "kv_avail_gib",
+                "fits_len",
+                whole=("max_model_len", "fits_len"),
+            ),
+        ),
+        (
+            (
+                r"The model's max seq len \((\d+)\) is larger than the maximum number of tokens that can "
+                r"be stored in KV cache "
+                r"\((\d+)\)"
+            ),
+            Trouble.KV_TOO_SMALL,
+            _named("max_model_len", "kv_tokens", whole=("max_model_len", "kv_tokens")),
+        ),
+        (
+            r"(?:Cannot auto-fit max_model_len|Failed to load model - not enough GPU memory)",
+            Trouble.NO_KV_MEMORY,
+            _no_values,
+        ),
         (r"No available memory for the cache blocks", Trouble.NO_KV_MEMORY, _no_values),
         (r"max_num_seqs \(\d+\) exceeds available Mamba cache blocks", Trouble.MAMBA_BLOCKS, _no_values),
         (r"NVML_SUCCESS == r INTERNAL ASSERT FAILED", Trouble.MASKED_OUT_OF_MEMORY, _no_values),
-        (r"(?:CUDA out of memory|HIP out of memory)\. .*?total capacity of " + _N + r" GiB of which " + _N
-         + r" (?:MiB|GiB) is free(?:.*?with " + _N + r" [MG]iB allocated in private pools)?",
-         Trouble.OUT_OF_MEMORY, _named("total_gib", "free", "private_pools")),
+        (
+            r"(?:CUDA out of memory|HIP out of memory)\. .*?total capacity of "
+            + _N
+            + r" GiB of which "
+            + _N
+            + r" (?:MiB|GiB) is free(?:.*?with "
+            + _N
+            + r" [MG]iB allocated in private pools)?",
+            Trouble.OUT_OF_MEMORY,
+            _named("total_gib", "free", "private_pools"),
+        ),
         (r"(?:CUDA out of memory|HIP out of memory)", Trouble.OUT_OF_MEMORY, _no_values),
         (r"CUDA error: out of memory", Trouble.CAPTURE_OUT_OF_MEMORY, _no_values),
-        (r"CUDA error: operation not permitted when stream is capturing", Trouble.CAPTURE_REFUSED, _no_values),
+        (
+            r"CUDA error: operation not permitted when stream is capturing",
+            Trouble.CAPTURE_REFUSED,
+            _no_values,
+        ),
         (r".{0,60}CUDA-capable device\(s\) is/are busy or unavailable", Trouble.MPS_BUSY, _no_values),
         (r"invalid literal for int\(\) with base 10: '(?:MIG|GPU)-", Trouble.MIG_UUID, _no_values),
         (r"VLLM_PORT '[^']*' appears to be a URI", Trouble.SERVICE_LINK, _no_values),
         (r"No platform detected, vLLM is running on UnspecifiedPlatform", Trouble.NO_GPU, _no_values),
-        (r"(?:Failed to infer device type|No CUDA GPUs are available|Found no NVIDIA driver)", Trouble.NO_GPU, _no_values),
-        (r"(?:Value error, )?Model architectures .* failed to be inspected", Trouble.NOT_INSPECTED, _no_values),
+        (
+            r"(?:Failed to infer device type|No CUDA GPUs are available|Found no NVIDIA driver)",
+            Trouble.NO_GPU,
+            _no_values,
+        ),
+        (
+            r"(?:Value error, )?Model architectures .* failed to be inspected",
+            Trouble.NOT_INSPECTED,
+            _no_values,
+        ),
         (r"\[Errno 98\] .*address already in use", Trouble.PORT_TAKEN, _no_values),
-        (r"(?:\S+: )?error: (?:unrecognized arguments|argument \S+: |ignored explicit argument)", Trouble.WRONG_ARGUMENTS, _no_values),
+        (
+            r"(?:\S+: )?error: (?:unrecognized arguments|argument \S+: |ignored explicit argument)",
+            Trouble.WRONG_ARGUMENTS,
+            _no_values,
+        ),
         (r"(?:vllm|api_server(?:\.py)?)(?: serve)?: error: ", Trouble.WRONG_ARGUMENTS, _no_values),
         (r"KeyboardInterrupt: terminated|terminated$", Trouble.KILLED, _no_values),
-        (r"(?:EngineDeadError|.*EngineCore encountered an issue\. See stack trace)", Trouble.DIED, _no_values),
-        (r"(?:EngineCore failed to start|EngineCore hit an exception|WorkerProc hit an exception|ray\.exceptions\.)",
-         Trouble.FAILED, _no_values),
-        (r"(?:Engine core initialization failed|WorkerProc initialization failed|Engine process failed to start)",
-         Trouble.GENERIC, _no_values),
+        (
+            r"(?:EngineDeadError|.*EngineCore encountered an issue\. See stack trace)",
+            Trouble.DIED,
+            _no_values,
+        ),
+        (
+            (
+                r"(?:EngineCore failed to start|EngineCore hit an exception|WorkerProc hit an "
+                r"exception|ray\.exceptions\.)"
+            ),
+            Trouble.FAILED,
+            _no_values,
+        ),
+        (
+            (
+                r"(?:Engine core initialization failed|WorkerProc initialization failed|Engine process "
+                r"failed "
+                r"to start)"
+            ),
+            Trouble.GENERIC,
+            _no_values,
+        ),
     )
-)  # fmt: skip
+)
 
 
 def failure(message: str) -> Failure | None:

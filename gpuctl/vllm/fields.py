@@ -15,14 +15,34 @@ _MODE_JSON: Final = re.compile(
 _LEVEL: Final = re.compile(r"[\"']level[\"']:\s*(\d)")
 _COMPILATION: Final = re.compile(r"'mode': <CompilationMode\.([A-Z_]+): (\d)")
 _USE_GRAPHS: Final = re.compile(r"\"use_cudagraph\":\s*(true|false)")
-_NUMBERS: Final = {"0": "NONE", "1": "PIECEWISE", "2": "FULL", "[2,0]": "FULL_DECODE_ONLY",
-                   "[2,1]": "FULL_AND_PIECEWISE"}  # fmt: skip
+_NUMBERS: Final = {
+    "0": "NONE",
+    "1": "PIECEWISE",
+    "2": "FULL",
+    "[2,0]": "FULL_DECODE_ONLY",
+    "[2,1]": "FULL_AND_PIECEWISE",
+}
 _KEPT: Final = (
-    "model", "model_tag", "max_seq_len", "max_model_len", "dtype", "quantization", "kv_cache_dtype", "device_config",
-    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "gpu_memory_utilization", "enforce_eager",
-    "max_num_seqs", "max_num_batched_tokens", "kv_cache_memory_bytes", "optimization_level", "cudagraph_capture_sizes",
+    "model",
+    "model_tag",
+    "max_seq_len",
+    "max_model_len",
+    "dtype",
+    "quantization",
+    "kv_cache_dtype",
+    "device_config",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "gpu_memory_utilization",
+    "enforce_eager",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "kv_cache_memory_bytes",
+    "optimization_level",
+    "cudagraph_capture_sizes",
     "max_cudagraph_capture_size",
-)  # fmt: skip
+)
 _FIELD: Final = re.compile(
     rf"[\s({{,](['\"]?)({'|'.join(_KEPT)})\1\s*([=:])\s*('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^\s,)}}]+)"
 )
@@ -101,8 +121,10 @@ def reduced(message: str) -> str:
 
 def _kept_fields(text: str) -> list[str]:
     """Fields as they stand, and of the compilation config what decides about graphs."""
-    found = [f"{each[1]}{each[2]}{each[1]}{each[3]}{' ' if each[3] == ':' else ''}{each[4]}"
-             for each in _FIELD.finditer(f" {text}")]  # fmt: skip
+    found = [
+        f"{each[1]}{each[2]}{each[1]}{each[3]}{' ' if each[3] == ':' else ''}{each[4]}"
+        for each in _FIELD.finditer(f" {text}")
+    ]
     mode, level, compiled = _graph_mode(text), _LEVEL.search(text), _COMPILATION.search(text)
     if mode:
         found.append(f"compilation_config={{'cudagraph_mode': <CUDAGraphMode.{mode}>}}")

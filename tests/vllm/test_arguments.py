@@ -41,24 +41,38 @@ HIDDEN = {"name": "EXTRA", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k
         ({"args": ["serve", "m"]}, ("m",)),
         ({"command": ["vllm", "serve", "m"], "args": ["--x"]}, ("m", "--x")),
         ({"command": ["/opt/venv/bin/vllm", "serve", "m"]}, ("m",)),
-        ({"command": ["python3", "-m", "vllm.entrypoints.openai.api_server"], "args": ["--model=m"]}, ("--model=m",)),
+        (
+            {"command": ["python3", "-m", "vllm.entrypoints.openai.api_server"], "args": ["--model=m"]},
+            ("--model=m",),
+        ),
         ({"command": ["python3 -m vllm.entrypoints.openai.api_server --model m"]}, ("--model", "m")),
         ({"command": ["python", "-m", "huggingfaceserver"], "args": ["--backend=vllm"]}, ("--backend=vllm",)),
         ({"args": ["--tp=$(TP)", "$$(TP)"], "env": env(TP="4")}, ("--tp=4", "$(TP)")),
         ({"args": ["$(B)"], "env": env(A="1", B="$(A)2")}, ("12",)),
         ({"command": ["sh", "-c", "exec vllm serve m --a b"]}, ("m", "--a", "b")),
-        ({"command": ["/bin/bash", "-lc"], "args": ["vllm serve ${M:-m} $Q"], "env": env(Q="--a b")}, ("m", "--a", "b")),
+        (
+            {"command": ["/bin/bash", "-lc"], "args": ["vllm serve ${M:-m} $Q"], "env": env(Q="--a b")},
+            ("m", "--a", "b"),
+        ),
         ({"command": ["bash", "-c", "vllm serve m $@", "--"], "args": ["--x"]}, ("m", "--x")),
-        ({"command": ["sh", "-c", "A='--a b'; A+=' --c'\nvllm serve m $A # --no\n"]}, ("m", "--a", "b", "--c")),
+        (
+            {"command": ["sh", "-c", "A='--a b'; A+=' --c'\nvllm serve m $A # --no\n"]},
+            ("m", "--a", "b", "--c"),
+        ),
         ({"command": ["sh", "-c", 'CMD="vllm serve m"\neval "$CMD --x"']}, ("m", "--x")),
         ({"command": ["sh", "-c", "sleep 5 && vllm serve m \\\n  --x || true"]}, ("m", "--x")),
-        ({"command": ["bash", "-c", "eval \"exec vllm serve /mnt/models ${VLLM_ADDITIONAL_ARGS} --y\""],
-          "env": env(VLLM_ADDITIONAL_ARGS="--enforce-eager")}, ("/mnt/models", "--enforce-eager", "--y")),
+        (
+            {
+                "command": ["bash", "-c", 'eval "exec vllm serve /mnt/models ${VLLM_ADDITIONAL_ARGS} --y"'],
+                "env": env(VLLM_ADDITIONAL_ARGS="--enforce-eager"),
+            },
+            ("/mnt/models", "--enforce-eager", "--y"),
+        ),
         ({"command": ["/scripts/start.sh"], "args": ["--y"]}, ("acme/chat", "--y", "--enforce-eager")),
         ({"command": ["bash", "/scripts/start.sh"]}, ("acme/chat", "--enforce-eager")),
         ({"command": ["sh", "-c", "vllm() { sleep 1; }; vllm serve m --x"]}, ("m", "--x")),
     ],
-)  # fmt: skip
+)
 def test_the_words_vllm_is_started_with(fields: dict[str, Any], words: tuple[str, ...]) -> None:
     found = launched(**fields)
     assert (found.words, found.opaque) == (words, "")
@@ -71,13 +85,18 @@ def test_the_words_vllm_is_started_with(fields: dict[str, Any], words: tuple[str
         ({"command": ["/opt/run.sh"]}, "it starts /opt/run.sh, which can't be read"),
         ({"command": ["sh", "-c", "vllm serve 'm"]}, "its script does not parse: No closing quotation"),
         ({"command": ["sh", "-c", "vllm serve m $EXTRA"], "env": [HIDDEN]}, "$EXTRA is not known"),
-        ({"command": ["sh", "-c", "vllm serve m $EXTRA"], "envFrom": [{"secretRef": {}}]}, "$EXTRA is not known"),
+        (
+            {"command": ["sh", "-c", "vllm serve m $EXTRA"], "envFrom": [{"secretRef": {}}]},
+            "$EXTRA is not known",
+        ),
         ({"args": ["m", "$(EXTRA)"], "env": [HIDDEN]}, "$EXTRA is not known"),
         ({"command": ["sh", "-c", "vllm serve m $(cat /flags)"]}, "$output_of_a_command is not known"),
-        ({"command": ["sh", "-c", "if a; then vllm serve m; else vllm serve m --enforce-eager; fi"]},
-         "its script starts vLLM in several ways"),
+        (
+            {"command": ["sh", "-c", "if a; then vllm serve m; else vllm serve m --enforce-eager; fi"]},
+            "its script starts vLLM in several ways",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_seen_is_said(fields: dict[str, Any], why: str) -> None:
     assert launched(**fields).opaque == why
 
@@ -121,7 +140,7 @@ def test_what_argparse_refuses_is_noted() -> None:
         ([], None, "graphs"),
         (["--enforce-eager"], None, "eager"),
         (["--compilation-config", '{"cudagraph_mode": "NONE"}'], "0.11.0", "eager"),
-        (["--compilation-config={\"cudagraph_mode\":\"PIECEWISE\"}"], "0.11.0", "graphs (PIECEWISE)"),
+        (['--compilation-config={"cudagraph_mode":"PIECEWISE"}'], "0.11.0", "graphs (PIECEWISE)"),
         (["-cc.cudagraph_mode=none"], "0.14.0", "eager"),
         (["-cc.cudagraph_mode", "FULL_DECODE_ONLY"], "0.14.0", "graphs (FULL_DECODE_ONLY)"),
         (["--compilation-config.cudagraph_mode", "none"], "0.14.0", "eager"),
@@ -141,7 +160,7 @@ def test_what_argparse_refuses_is_noted() -> None:
         (["-O0", "-cc.cudagraph_mode=FULL"], "0.14.0", "graphs (FULL)"),
         (["--compilation-config", "3"], "0.9.0", "graphs"),
     ],
-)  # fmt: skip
+)
 def test_arguments_by_version(words: list[str], version: str | None, mode: str | None) -> None:
     found = configured(of_words(words), {}, versions.parse(version) if version else None)
     assert (str(found) if found else None) == mode
@@ -194,7 +213,12 @@ def test_any_script_is_read(script: str) -> None:
     launched(command=["sh", "-c", script])
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner), max_leaves=8))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=8,
+    )
+)
 def test_any_file_is_read(tree: Any) -> None:
     of_config(tree, "/c.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.vllm.failures import Trouble
-from gpuctl.vllm.log import EngineLog, Sign, Start, kept, parse
+from gpuctl.vllm.log import EngineLog, Sign, Start
 from gpuctl.vllm.mode import Confidence, Mode, of_start
+from gpuctl.vllm.reading import kept, parse
 from tests.builders import vllm as make
 from tests.builders.vllm import config_line, old_record, record
 
@@ -170,45 +172,71 @@ def test_compilation_hints_at_graphs() -> None:
     ("line", "kind", "values"),
     [
         (
-            "ValueError: Free memory on device (13.91/79.33 GiB) on startup is less than desired GPU memory utilization "
-            "(0.95, 75.36 GiB). Decrease GPU memory utilization",
+            (
+                "ValueError: Free memory on device (13.91/79.33 GiB) on startup is less than desired GPU "
+                "memory utilization "
+                "(0.95, 75.36 GiB). Decrease GPU memory utilization"
+            ),
             Trouble.TAKEN_BY_OTHERS,
             {"free_gib": 13.91, "total_gib": 79.33, "utilization": 0.95, "wanted_gib": 75.36},
         ),
         (
-            "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU memory "
-            "utilization (0.92, 21.67 GiB).",
+            (
+                "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired "
+                "GPU memory "
+                "utilization (0.92, 21.67 GiB)."
+            ),
             Trouble.TAKEN_BY_OTHERS,
             {"free_gib": 12.18, "total_gib": 23.56, "utilization": 0.92, "wanted_gib": 21.67},
         ),
         (
-            "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache is needed, "
-            "which is larger than the available KV cache memory (1.25 GiB). Based on the available memory, the estimated "
-            "maximum model length is 5120. Try increasing",
+            (
+                "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB "
+                "KV cache is needed, "
+                "which is larger than the available KV cache memory (1.25 GiB). Based on the available "
+                "memory, "
+                "the estimated "
+                "maximum model length is 5120. Try increasing"
+            ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 40960, "kv_needed_gib": 10.0, "kv_avail_gib": 1.25, "fits_len": 5120},
         ),
         (
-            "ValueError: To serve at least one request with the model's max seq len (40960), (10.0 GB KV cache is needed, "
-            "which is larger than the available KV cache memory (1.25 GB).",
+            (
+                "ValueError: To serve at least one request with the model's max seq len (40960), (10.0 GB KV "
+                "cache is needed, "
+                "which is larger than the available KV cache memory (1.25 GB)."
+            ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 40960, "kv_needed_gib": 10.0, "kv_avail_gib": 1.25},
         ),
         (
-            "The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache "
-            "(1280). Try increasing",
+            (
+                "The model's max seq len (8192) is larger than the maximum number of tokens that can be "
+                "stored "
+                "in KV cache "
+                "(1280). Try increasing"
+            ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 8192, "kv_tokens": 1280},
         ),
         ("ValueError: No available memory for the cache blocks. Try increasing", Trouble.NO_KV_MEMORY, {}),
         (
-            "AssertionError: Error in memory profiling. Initial free memory 82.94 GiB, current free memory 90.17 GiB. This",
+            (
+                "AssertionError: Error in memory profiling. Initial free memory 82.94 GiB, current free "
+                "memory "
+                "90.17 GiB. This"
+            ),
             Trouble.PROFILING_RACE,
             {"init_free_gib": 82.94, "cur_free_gib": 90.17},
         ),
         (
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total capacity of 22.36 "
-            "GiB of which 120.88 MiB is free. with 22.00 MiB allocated in private pools (e.g., CUDA Graphs), and",
+            (
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total "
+                "capacity of 22.36 "
+                "GiB of which 120.88 MiB is free. with 22.00 MiB allocated in private pools (e.g., CUDA "
+                "Graphs), and"
+            ),
             Trouble.OUT_OF_MEMORY,
             {"total_gib": 22.36, "free": 120.88, "private_pools": 22.0},
         ),
@@ -295,9 +323,13 @@ def test_data_parallel_engines_are_ranks_of_one_start() -> None:
 
 def test_ranks_may_speak_at_the_same_time() -> None:
     lines = [
-        record(f"Model loading took {60 + rank}.5 GiB memory and 42.5 seconds", "model_runner.py", who=f"(Worker_TP{rank} pid={rank}) ")
+        record(
+            f"Model loading took {60 + rank}.5 GiB memory and 42.5 seconds",
+            "model_runner.py",
+            who=f"(Worker_TP{rank} pid={rank}) ",
+        )
         for rank in (2, 0, 1)
-    ]  # fmt: skip
+    ]
     lines += [
         record(
             f"Available KV cache memory: {17 - rank} GiB",
@@ -308,16 +340,21 @@ def test_ranks_may_speak_at_the_same_time() -> None:
     ]
     found = start("\n".join(lines))
     assert [(rank.name, rank.weights, rank.kv) for rank in found.ranks] == [
-        ("Worker_TP0", 60.5, 17.0), ("Worker_TP1", 61.5, 16.0), ("Worker_TP2", 62.5, 15.0),
-    ]  # fmt: skip
+        ("Worker_TP0", 60.5, 17.0),
+        ("Worker_TP1", 61.5, 16.0),
+        ("Worker_TP2", 62.5, 15.0),
+    ]
     assert found.tensor_parallel == 3
 
 
 def test_the_breakdown_of_newer_versions() -> None:
     text = (
-        "Free memory on device cuda:0 (91.64/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, 86.42 GiB). "
-        "Actual usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, and 0.25 GiB "
-        "for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` (17.39 GiB) to fit. "
+        "Free memory on device cuda:0 (91.64/94.97 GiB) on startup. Desired GPU memory utilization is "
+        "(0.91, 86.42 GiB). "
+        "Actual usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak "
+        "activation, and 0.25 GiB "
+        "for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` (17.39 "
+        "GiB) to fit. "
         "Current kv cache memory in use is 17.79 GiB."
     )
     (rank,) = start(record(text, "gpu_worker.py", who="(Worker_TP0_EP0 pid=1) ")).ranks
@@ -328,20 +365,34 @@ def test_the_breakdown_of_newer_versions() -> None:
 @pytest.mark.parametrize(
     ("text", "inside"),
     [
-        ("CUDA graph memory profiling is enabled (default since v0.21.0). The current --gpu-memory-utilization=0.8500 is", True),
         (
-            "CUDA graph memory profiling is disabled (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0). Without it, which may "
-            "require lowering --gpu-memory-utilization to avoid OOM. Consider increasing --gpu-memory-utilization from "
-            "0.8500 to 0.9595.",
+            (
+                "CUDA graph memory profiling is enabled (default since v0.21.0). The current "
+                "--gpu-memory-utilization=0.8500 is"
+            ),
+            True,
+        ),
+        (
+            (
+                "CUDA graph memory profiling is disabled (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0). "
+                "Without "
+                "it, which may "
+                "require lowering --gpu-memory-utilization to avoid OOM. Consider increasing "
+                "--gpu-memory-utilization from "
+                "0.8500 to 0.9595."
+            ),
             False,
         ),
         (
-            "In v0.19, CUDA graph memory profiling will be enabled by default (X=1). increase --gpu-memory-utilization from "
-            "0.8500 to 0.8521",
+            (
+                "In v0.19, CUDA graph memory profiling will be enabled by default (X=1). increase "
+                "--gpu-memory-utilization from "
+                "0.8500 to 0.8521"
+            ),
             False,
         ),
     ],
-)  # fmt: skip
+)
 def test_whether_the_budget_holds_the_graphs(text: str, inside: bool) -> None:
     found = start(record(text, "gpu_worker.py", who=CORE))
     assert (found.estimate_inside, found.utilization) == (inside, 0.85)
@@ -360,7 +411,8 @@ def test_a_rotated_log_is_told_from_one_that_begins() -> None:
 
 def test_preemptions_of_the_old_engine_are_counted() -> None:
     text = record(
-        "Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. "
+        "Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough "
+        "KV cache space. "
         "total_cumulative_preemption_cnt=51",
         "scheduler.py",
     )
@@ -371,7 +423,7 @@ def test_preemptions_of_the_old_engine_are_counted() -> None:
 
 # How lines come
 
-DECORATIONS = {
+DECORATIONS: dict[str, Callable[[str], str]] = {
     "plain": lambda line: line,
     "the API server's times": lambda line: f"2026-09-01T10:00:00.123456789Z {line}",
     "CRI": lambda line: f"2026-09-01T10:00:00.123456789Z stderr F {line}",
@@ -421,11 +473,23 @@ def test_times_of_the_reader_are_kept() -> None:
 def test_some_collectors_put_the_newest_line_first() -> None:
     lines = [
         record(config_line("0.22.1"), at="09-01 10:00:00", who=CORE),
-        record("Model loading took 15.18 GiB memory and 2.6 seconds", "gpu_model_runner.py", at="09-01 10:00:10", who=CORE),
+        record(
+            "Model loading took 15.18 GiB memory and 2.6 seconds",
+            "gpu_model_runner.py",
+            at="09-01 10:00:10",
+            who=CORE,
+        ),
         record("Available KV cache memory: 4.1 GiB", "gpu_worker.py", at="09-01 10:00:20", who=CORE),
-        record("Graph capturing finished in 7 secs, took 0.71 GiB", "gpu_model_runner.py", at="09-01 10:00:30", who=CORE),
-        record("init engine (profile, create kv cache, warmup model) took 50.6 s", at="09-01 10:00:31", who=CORE),
-    ]  # fmt: skip
+        record(
+            "Graph capturing finished in 7 secs, took 0.71 GiB",
+            "gpu_model_runner.py",
+            at="09-01 10:00:30",
+            who=CORE,
+        ),
+        record(
+            "init engine (profile, create kv cache, warmup model) took 50.6 s", at="09-01 10:00:31", who=CORE
+        ),
+    ]
     assert parse("\n".join(reversed(lines))) == parse("\n".join(lines))
 
 
@@ -455,7 +519,7 @@ def test_a_prompt_is_not_believed() -> None:
 def test_what_a_record_keeps() -> None:
     text = (
         record(
-            "non-default args: {'model': 'm', 'api_key': ['sk-very-secret-key'], 'hf_token': 'hf_aaaaaaaaaaaaaaaaaaaa', "
+            "non-default args: {'model': 'm', 'api_key': ['sk-very-secret'], 'hf_token': 'hf_aaaaaaaaaaaa', "
             "'enforce_eager': True, 'hf_overrides': <object at 0x7f>}",
             "utils.py",
         )
@@ -490,7 +554,7 @@ LOGS = [
 
 @given(st.data())
 def test_broken_logs_never_fail(data: st.DataObject) -> None:
-    """Lines cut, doubled, shuffled, with rubbish in between: an answer, and never another mode than was said."""
+    """Lines cut, doubled, shuffled, with rubbish in between."""
     text = data.draw(st.sampled_from(LOGS))
     lines = text.split("\n")
     mutated = data.draw(st.lists(st.sampled_from(lines), max_size=40))

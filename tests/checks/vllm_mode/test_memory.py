@@ -1,0 +1,217 @@
+"""Memory: each finding, and the same data slightly changed that raises none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gpuctl.audit.judge import Verdict
+from gpuctl.audit.policy import ChecksPolicy, Policy, VllmModePolicy
+from gpuctl.checks.vllm_mode import CHECK
+from gpuctl.facts.gather import gather
+from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline, baseline, parse
+from gpuctl.vllm.facts import engines_of_vllm
+from tests.builders import vllm as make
+from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.memory import MemoryReader
+
+OLD = make.container(image="vllm/vllm-openai:v0.9.2")
+
+
+def v0(**figures: Any) -> Any:
+    return judged(make.pod(CHAT, OLD), written={(CHAT, "vllm"): make.v0_log(**figures)})
+
+
+def test_graphs_outside_of_the_budget() -> None:
+    found = v0(utilization=0.95, took=1.0)
+    message = found.one("VLM010").message
+    assert "1.00 GiB" in message
+    assert "0.18 GiB" in message
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"utilization": 0.90, "took": 1.0},
+        {"utilization": 0.95, "took": 0.2},
+        {"utilization": 0.95, "eager": True},
+    ],
+)
+def test_graphs_that_fit_beside_the_budget(figures: dict[str, Any]) -> None:
+    assert "VLM010" not in v0(**figures).codes
+
+
+def test_newer_versions_count_graphs_within_the_budget() -> None:
+    text = make.graphs_log(utilization=0.95, took=1.0)
+    assert "VLM010" not in judged(make.pod(), written={(CHAT, "vllm"): text}).codes
+    line = make.record(
+        "CUDA graph memory profiling is disabled (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0). Consider "
+        "--gpu-memory-utilization "
+        "from 0.9500 to 0.9700.",
+        "gpu_worker.py",
+        "WARNING",
+        who="(EngineCore pid=111) ",
+    )
+    switched_off = text.replace(
+        "(EngineCore pid=111) INFO 09-01 10:00:00 [gpu_worker.py:101] Available",
+        f"{line}\n(EngineCore pid=111) INFO 09-01 10:00:00 [gpu_worker.py:101] Available",
+    )
+    assert "VLM010" in judged(make.pod(), written={(CHAT, "vllm"): switched_off}).codes
+
+
+def test_the_size_of_the_slice_counts_where_the_log_names_none() -> None:
+    """A log of 0.19 does not name the total: the node's labels do."""
+    slice_ = {"nvidia.com/mig-1g.10gb": 1}
+    text = make.graphs_log("0.17.0", took=1.0, utilization=0.9)
+    labels = {"nvidia.com/mig-1g.10gb.memory": "9728"}
+    pod = make.pod(
+        CHAT, make.container(["m", "--max-num-seqs", "8"], image="vllm/vllm-openai:v0.17.0", gpus=slice_)
+    )
+    assert "VLM010" in judged(pod, make.node(labels=labels), written={(CHAT, "vllm"): text}).codes
+    large = {"nvidia.com/mig-1g.10gb.memory": "40960"}
+    assert "VLM010" not in judged(pod, make.node(labels=large), written={(CHAT, "vllm"): text}).codes
+
+
+@pytest.mark.parametrize(("utilization", "found"), [(0.98, True), (0.97, True), (0.96, False), (0.92, False)])
+def test_a_utilisation_that_leaves_no_room(utilization: float, found: bool) -> None:
+    text = make.graphs_log(utilization=utilization)
+    assert ("VLM011" in judged(make.pod(), written={(CHAT, "vllm"): text}).codes) is found
+
+
+def test_a_high_utilisation_without_graphs_is_no_finding() -> None:
+    eager = make.eager_log().replace(
+        "'enforce_eager': True", "'enforce_eager': True, 'gpu_memory_utilization': 0.98"
+    )
+    pod = make.pod(CHAT, make.container(["m", "--enforce-eager"]))
+    assert judged(pod, written={(CHAT, "vllm"): eager}).codes == ["VLM005"]
+
+
+def test_a_pod_at_ninety_percent_is_normal() -> None:
+    for utilization in (0.9, 0.92):
+        found = judged(make.pod(), written={(CHAT, "vllm"): make.graphs_log(utilization=utilization)})
+        assert found.codes == ["VLM003"]
+
+
+SHARED = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.count": "1"}
+
+
+@pytest.mark.parametrize(
+    ("shares", "labels", "found"),
+    [
+        ((0.5, 0.5), SHARED, True),
+        ((0.4, 0.5), SHARED, False),
+        ((0.5, 0.5), {**SHARED, "nvidia.com/gpu.count": "2"}, False),
+        ((0.5, 0.5), {**SHARED, "nvidia.com/gpu.sharing-strategy": "mps"}, False),
+        ((0.5, 0.5), {"nvidia.com/gpu.count": "1"}, False),
+    ],
+)
+def test_engines_that_share_a_gpu(shares: tuple[float, ...], labels: dict[str, str], found: bool) -> None:
+    names = [f"chat-7c9d5b8f4-{letter * 5}" for letter in "ab"]
+    pods = [
+        make.pod(
+            name,
+            make.container(["m", "--gpu-memory-utilization", str(share)], gpus={"nvidia.com/gpu.shared": 1}),
+        )
+        for name, share in zip(names, shares, strict=True)
+    ]
+    written = {
+        (name, "vllm"): make.graphs_log(utilization=share) for name, share in zip(names, shares, strict=True)
+    }
+    codes = judged(*pods, make.node(labels=labels), written=written).codes
+    assert (codes.count("VLM012") == 2) is found
+    assert ("VLM012" in codes) is found
+
+
+@pytest.mark.parametrize(("concurrency", "found"), [(0.16, True), (0.99, True), (1.0, False), (27.39, False)])
+def test_room_for_one_request(concurrency: float, found: bool) -> None:
+    text = make.graphs_log().replace("27.39x", f"{concurrency}x")
+    assert ("VLM013" in judged(make.pod(), written={(CHAT, "vllm"): text}).codes) is found
+
+
+def test_the_share_of_the_kv_cache_is_the_policys_matter() -> None:
+    small = Policy(checks=ChecksPolicy(vllm_mode=VllmModePolicy(kv_share=0.3)))
+    assert "VLM014" in judged(make.pod(), policy=small).codes
+    smaller = Policy(checks=ChecksPolicy(vllm_mode=VllmModePolicy(kv_share=0.1)))
+    assert "VLM014" not in judged(make.pod(), policy=smaller).codes
+
+
+@pytest.mark.parametrize(("non_torch", "found"), [(8.29, True), (2.0, True), (1.9, False), (-0.05, False)])
+def test_a_neighbour_counts_as_memory_outside_of_pytorch(non_torch: float, found: bool) -> None:
+    assert ("VLM015" in v0(non_torch=non_torch).codes) is found
+
+
+def breakdown(free: float) -> str:
+    line = (
+        f"Free memory on device ({free}/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, "
+        "86.42 GiB). Actual "
+        "usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, and "
+        "0.25 GiB for "
+        "CUDAGraph memory. Replace gpu_memory_utilization config with `x`. Current kv cache memory in use "
+        "is 17.79 GiB."
+    )
+    return make.graphs_log() + make.record(line, "gpu_worker.py", who="(EngineCore pid=111) ") + "\n"
+
+
+@pytest.mark.parametrize(("free", "found"), [(91.64, False), (88.0, False), (70.0, True)])
+def test_memory_that_was_taken_at_the_start(free: float, found: bool) -> None:
+    assert ("VLM015" in judged(make.pod(), written={(CHAT, "vllm"): breakdown(free)}).codes) is found
+
+
+def taken(text: str) -> MemoryBaseline:
+    reader = MemoryReader([make.pod(), make.node()], written={(CHAT, "vllm"): text})
+    facts = gather([engines_of_vllm], reader, {})
+    return baseline(
+        (each for _, each in facts[engines_of_vllm].known()), datetime(2026, 11, 1, tzinfo=UTC), "test"
+    )
+
+
+def test_a_baseline_keeps_workloads_and_not_pods() -> None:
+    found = taken(make.graphs_log())
+    (entry,) = found.engines
+    assert (entry.namespace, entry.workload, entry.container) == ("serving", "Deployment chat", "vllm")
+    assert (entry.measured.weights, entry.measured.kv, entry.measured.graphs) == (15.18, 4.1, 0.71)
+
+
+@pytest.mark.parametrize(
+    ("text", "drifted"),
+    [
+        (make.graphs_log(), ""),
+        (make.graphs_log(kv=3.9), ""),
+        (make.graphs_log(kv=3.0), "KV cache 4.10 to 3.00 GiB"),
+        (make.graphs_log(kv=9.0), ""),
+        (
+            make.graphs_log(took=2.4).replace("0.71 GiB (actual)", "2.4 GiB (actual)"),
+            "graphs 0.71 to 2.40 GiB",
+        ),
+    ],
+)
+def test_what_drifted_since(text: str, drifted: str) -> None:
+    before = taken(make.graphs_log())
+    found = judged(make.pod(), written={(CHAT, "vllm"): text}, arguments={MEMORY_BASELINE: before})
+    messages = [each.message for each in found.findings if each.code.id == "VLM016"]
+    assert [drifted in message for message in messages] == ([True] if drifted else [])
+
+
+def test_without_a_baseline_nothing_drifts() -> None:
+    assert judged(make.pod()).of("like-the-baseline").verdict == Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"apiVersion":"v1","kind":"Pod","takenAt":"2026-11-01T00:00:00Z"}']
+)
+def test_what_is_no_baseline(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse(content)
+
+
+def test_memory_that_the_log_does_not_tell_is_not_proven() -> None:
+    found = judged(make.pod(), written={(CHAT, "vllm"): make.ROTATED})
+    for name in ("room-for-graphs", "enough-kv-cache", "alone-at-start"):
+        assert found.of(name).verdict == Verdict.NOT_PROVEN
+    assert found.verdict == Verdict.PASS, "a rotated log is normal"
+
+
+def test_the_check_names_its_reads() -> None:
+    assert {rule.resource for need in CHECK.needs for rule in need.rules} | {"pods/log"} >= {"pods/log"}

@@ -1,0 +1,191 @@
+"""GPUs, slices, variables, Services, rollouts, releases: each finding and its silent twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuctl.audit.finding import Severity
+from gpuctl.audit.judge import Verdict
+from gpuctl.facts.state import Reason, Unknown
+from tests.builders import vllm as make
+from tests.checks.vllm_mode.judging import CHAT, judged
+
+SLICE = {"nvidia.com/mig-3g.40gb": 1}
+SIZED = ("m", "--max-num-seqs", "8", "--max-num-batched-tokens", "2048")
+
+
+def codes(*items: Any, **more: Any) -> list[str]:
+    return [code for code in judged(*items, **more).codes if code != "VLM003"]
+
+
+def one(**fields: Any) -> Any:
+    return make.pod(CHAT, make.container(**fields))
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        (one(gpus={}), ["VLM040"]),
+        (one(gpus={"nvidia.com/gpu": 1}), []),
+        (one(gpus={"amd.com/gpu": 1}), []),
+        (one(gpus={}, image="vllm/vllm-openai-cpu:v0.22.1"), []),
+        (one(args=("m", "--device", "cpu"), gpus={}), []),
+        (make.pod(CHAT, make.container(gpus={}), resourceClaims=[{"name": "gpu"}]), []),
+        (one(gpus=SLICE, args=(*SIZED, "--tensor-parallel-size", "2")), ["VLM041"]),
+        (one(gpus=SLICE, args=(*SIZED, "-dp", "2")), ["VLM041"]),
+        (one(gpus={"nvidia.com/gpu": 2}, args=(*SIZED, "-tp", "2")), []),
+        (one(gpus={"nvidia.com/mig-3g.40gb": 2}, args=SIZED), ["VLM042"]),
+        (one(gpus=SLICE, args=SIZED), []),
+        (one(gpus=SLICE), ["VLM043"]),
+        (one(gpus=SLICE, args=("m", "--max-num-seqs", "8")), []),
+        (one(env={"CUDA_VISIBLE_DEVICES": "MIG-1"}, image="vllm/vllm-openai:v0.20.1"), ["VLM026"]),
+        (one(env={"CUDA_VISIBLE_DEVICES": "MIG-1"}, image="vllm/vllm-openai:v0.26.0"), []),
+        (one(env={"CUDA_VISIBLE_DEVICES": "0"}, image="vllm/vllm-openai:v0.20.1"), []),
+    ],
+)
+def test_gpus_and_slices(pod: Any, found: list[str]) -> None:
+    assert codes(pod, written=None) == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "severity"),
+    [
+        ({"env": {"VLLM_TENSOR_PARALLEL_SIZE": "2"}}, Severity.ERROR),
+        ({"env": {"VLLM_ENFORCE_EAGER": "1"}}, Severity.ERROR),
+        (
+            {"env": {"VLLM_TENSOR_PARALLEL_SIZE": "2"}, "args": ("m", "--tensor-parallel-size", "2")},
+            Severity.WARNING,
+        ),
+        (
+            {"env": {"VLLM_TENSOR_PARALLEL_SIZE": "2"}, "args": ("m", "-tp=$(VLLM_TENSOR_PARALLEL_SIZE)")},
+            None,
+        ),
+        ({"env": {"VLLM_MODEL": "m"}, "command": ["sh", "-c", "vllm serve $VLLM_MODEL"], "args": ()}, None),
+        ({"env": {"VLLM_SWAP_SPACE": "4"}}, Severity.WARNING),
+        ({"env": {"VLLM_OWN_THING": "4"}}, Severity.WARNING),
+        ({"env": {"VLLM_LOGGING_LEVEL": "INFO"}}, None),
+        ({"env": {"VLLM_API_KEY": "x"}}, None),
+        ({"env": {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}}, Severity.WARNING),
+        ({"env": {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}, "image": "vllm/vllm-openai:v0.11.0"}, None),
+        ({"env": {"VLLM_USE_V1": "1"}, "image": "mirror/vllm-openai:latest"}, None),
+        ({"env": {"HF_TOKEN": "x"}}, None),
+    ],
+)
+def test_variables_that_vllm_ignores(fields: dict[str, Any], severity: Severity | None) -> None:
+    found = judged(one(**fields), written=None)
+    weights = [each.weight for each in found.findings if each.code.id == "VLM050"]
+    assert weights == ([severity] if severity else [])
+    assert all(
+        "x" not in evidence.observed
+        for each in found.findings
+        if each.code.id == "VLM050"
+        for evidence in each.evidence
+        if "KEY" in evidence.observed
+    )
+
+
+def test_a_script_nobody_can_read_may_use_a_variable() -> None:
+    pod = one(env={"VLLM_OWN_THING": "4"}, command=["/opt/start.sh"], args=())
+    assert judged(pod, written=None).of("variables-in-use").verdict == Verdict.NOT_PROVEN
+
+
+@pytest.mark.parametrize(
+    ("pod", "service", "found"),
+    [
+        (make.pod(), make.service(), True),
+        (make.pod(), make.service("vllm-chat"), False),
+        (make.pod(), make.service(namespace="other"), False),
+        (make.pod(), make.service(address="None"), False),
+        (make.pod(enableServiceLinks=False), make.service(), False),
+        (one(env={"VLLM_PORT": "5000"}), make.service(), False),
+        (one(image="vllm/vllm-openai:v0.4.3"), make.service(), False),
+    ],
+)
+def test_a_service_named_vllm(pod: Any, service: Any, found: bool) -> None:
+    assert ("VLM051" in codes(pod, service, written=None)) is found
+
+
+def full(free: int = 0) -> Any:
+    node = make.node()
+    node["status"]["allocatable"] = {"nvidia.com/gpu": str(1 + free)}
+    return node
+
+
+@pytest.mark.parametrize(
+    ("deployment", "node", "more", "found"),
+    [
+        (make.deployment(), full(0), (), True),
+        (make.deployment(), full(1), (), False),
+        (make.deployment(strategy={"type": "Recreate"}), full(0), (), False),
+        (
+            make.deployment(
+                strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+            ),
+            full(0),
+            (),
+            False,
+        ),
+        (make.deployment(strategy={}), full(0), (), True),
+        (make.deployment(replicas=4), full(0), (), False),
+        (make.deployment(paused=True), full(0), (), False),
+    ],
+)
+def test_a_rollout_that_would_wait_for_ever(
+    deployment: Any, node: Any, more: tuple[Any, ...], found: bool
+) -> None:
+    assert ("VLM060" in codes(make.pod(), deployment, node, *more)) is found
+
+
+def test_a_pod_worth_less_makes_room() -> None:
+    other = make.pod(
+        "batch", make.container(["x"], name="b", image="busybox", command=["sleep"]), labels={}, node="gpu-2"
+    )
+    second = make.node("gpu-2")
+    second["status"]["allocatable"] = {"nvidia.com/gpu": "1"}
+    important = make.pod(priority=1000)
+    assert "VLM060" not in codes(important, make.deployment(), full(0), other, second)
+    assert "VLM060" in codes(make.pod(), make.deployment(), full(0), other, second)
+
+
+def waiting(message: str) -> Any:
+    pod = make.pod("chat-66666666-bbbbb", phase="Pending", labels={"pod-template-hash": "66666666"}, node="")
+    pod["metadata"]["ownerReferences"][0]["name"] = "chat-66666666"
+    pod["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    ]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", True),
+        ("0/1 nodes are available: 1 had untolerated taint", False),
+    ],
+)
+def test_a_rollout_that_waits_for_the_old_pod(message: str, found: bool) -> None:
+    assert ("VLM061" in codes(make.pod(), waiting(message), make.deployment(), full(0))) is found
+
+
+@pytest.mark.parametrize(
+    ("image", "found"), [("v0.9.2", True), ("v0.10.2", True), ("v0.11.0", False), ("v0.22.1", False)]
+)
+def test_old_engines(image: str, found: bool) -> None:
+    result = judged(one(image=f"vllm/vllm-openai:{image}"), written=None)
+    assert ("VLM070" in result.codes) is found
+
+
+def test_an_image_without_a_version_is_not_proven() -> None:
+    result = judged(one(image="mirror.example/vllm-openai:latest"), written=None)
+    assert result.of("current-releases").verdict == Verdict.NOT_PROVEN
+
+
+@pytest.mark.parametrize("resource", ["pods", "nodes", "services", "deployments.apps"])
+def test_what_could_not_be_read_is_not_green(resource: str) -> None:
+    gap = Unknown(Reason.FORBIDDEN, "no", resource)
+    found = judged(make.pod(), make.deployment(), missing={resource: gap})
+    verdicts = {each.verdict for each in found.judgements}
+    assert verdicts & {Verdict.UNKNOWN, Verdict.NOT_PROVEN}
+    assert Verdict.FAIL not in verdicts
