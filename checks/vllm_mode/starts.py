@@ -237,6 +237,83 @@ def _out_of_memory(engine: Engine) -> Diagnosis:
 
 def _masked(engine: Engine) -> Diagnosis:
     where = " in its MIG slice" if engine.mig else ""
+    says = (
+        f"the memory ran out{where}; the assertion about NVML only hides it, because NVML may not be "
+        "asked there"
+    )
+    return Diagnosis(codes.OUT_OF_MEMORY, says, _SMALLER)
+
+
+_UNEXPLAINED)
+
+
+def _taken(failure: Failure) -> Diagnosis:
+    free, total, wanted = (failure.get(name) for name in ("free_gib", "total_gib", "wanted_gib"))
+    says = (
+        f"something else holds the GPU: {free} of {total} GiB are free, and its budget is {wanted} GiB. "
+        "The model is not "
+        "too big"
+    )
+    return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
+
+
+def _kv_too_small(failure: Failure) -> Diagnosis:
+    length, needed, there = (failure.get(name) for name in ("max_model_len", "kv_needed_gib", "kv_avail_gib"))
+    tokens, fits = failure.get("kv_tokens"), failure.get("fits_len")
+    says = (
+        f"one request of {length} tokens needs {needed} GiB of KV cache, and {there} GiB are left"
+        if needed is not None
+        else f"one request of {length} tokens does not fit into a KV cache of {tokens} tokens"
+    )
+    advice = f"set --max-model-len to {fits} or less; else " if fits else ""
+    return Diagnosis(codes.KV_TOO_SMALL, f"{says}; eager mode would not cure that", advice + _SMALLER)
+
+
+def _no_kv(engine: Engine) -> Diagnosis:
+    ranks = engine.start.ranks if engine.start else ()
+    v0 = engine.start is not None and engine.start.engine == "V0"
+    others = [rank.non_torch for rank in ranks if v0 and (rank.non_torch or 0) >= MANY]
+    if others:
+        held = gib(max(each or 0.0 for each in others))
+        says = f"another process holds about {held} of its GPU, so no budget is left"
+        return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
+    says = "weights, activations and graphs take all of its budget"
+    return Diagnosis(codes.NO_KV_MEMORY, says, _SMALLER)
+
+
+def _race(failure: Failure) -> Diagnosis:
+    before, after = failure.get("init_free_gib"), failure.get("cur_free_gib")
+    says = (
+        f"while it measured its memory, another process gave some back ({before} GiB free before, {after} "
+        "GiB after); that "
+        "is no lack of memory"
+    )
+    remedy = (
+        "start it again; start engines that share a GPU one after another, or give each "
+        "--kv-cache-memory-bytes"
+    )
+    return Diagnosis(codes.PROFILING_RACE, says, remedy)
+
+
+def _out_of_memory(engine: Engine) -> Diagnosis:
+    graphs = engine.start is not None and any(sign.value.startswith("graph") for sign in engine.start.signs)
+    where = (
+        "while or after it captured graphs, which lie outside of the budget before vLLM 0.20"
+        if graphs
+        else ""
+    )
+    says = f"the GPU's memory ran out {where}".rstrip()
+    remedy = (
+        "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if "
+        "nothing else helps"
+        if graphs
+        else "use a smaller or quantised model, or more GPUs; see that nothing else uses the GPU"
+    )
+    return Diagnosis(codes.CAPTURE_OUT_OF_MEMORY if graphs else codes.OUT_OF_MEMORY, says, remedy)
+
+
+def _masked(engine: Engine) -> Diagnosis:
+    where = " in its MIG slice" if engine.mig else ""
     says = f"the memory ran out{where}; the assertion about NVML only hides it, because NVML may not be "
         "asked there"
     return Diagnosis(codes.OUT_OF_MEMORY, says, _SMALLER)
