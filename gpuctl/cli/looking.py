@@ -29,8 +29,8 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
             str,
             _option(
                 "--probe",
-                help_="auto, exec, debug or none: how nvidia-smi is run on nodes. auto: in pods that have it, "
-                "and in debug pods if you say so.",
+                help_="auto, exec, debug or none: how nvidia-smi is run on nodes. auto: in pods that have "
+                "it, and in debug pods if you say so.",
             ),
         ],
         "auto",
@@ -69,6 +69,10 @@ class Looking:
     def unless(self, *, read_only: bool) -> Probing:
         """What is agreed to; nothing where only reading is."""
         return replace(self.probing, mode="none") if read_only else self.probing
+
+    def at(self, node: str) -> Looking:
+        """The same for one node."""
+        return replace(self, nodes=(node,))
 
     @property
     def arguments(self) -> Mapping[Argument[Any], Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gpuctl import __version__
-from gpuctl.cli import config
+from gpuctl.cli import config, mig
 from gpuctl.cli.border import guarded
 from gpuctl.cli.can_i import can_i
 from gpuctl.cli.check import check
@@ -34,6 +34,7 @@ app.command("diff")(diff)
 app.command("rbac")(rbac)
 app.command("can-i")(can_i)
 app.add_typer(config.app, name="config")
+app.add_typer(mig.app, name="mig")
 
 
 def _version(wanted: bool) -> None:
