@@ -13,9 +13,10 @@ import pytest
 from gpuctl.cluster import pages
 from gpuctl.cluster.connection import Access, connect
 from gpuctl.cluster.live import LiveReader
+from gpuctl.cluster.sink import NoSink
 from gpuctl.facts.fact import Objects
 from gpuctl.facts.gather import gather
-from gpuctl.facts.kinds import Kind, Log, Ref, View
+from gpuctl.facts.kinds import Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from tests.cluster_door import fake_api as does
 from tests.cluster_door.fake_api import Behaviour, FakeApi
@@ -49,7 +50,7 @@ class Queue(View, frozen=True):
 
 
 @dataclass
-class Recorded:
+class Recorded(NoSink):
     """A sink that keeps what it is told."""
 
     objects: list[tuple[str, str, int]] = field(default_factory=list)
