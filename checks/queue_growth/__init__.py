@@ -10,7 +10,7 @@ from gpuctl.checks.queue_growth.doors import existing_queues
 from gpuctl.checks.queue_growth.growth import bearable_waits
 from gpuctl.checks.queue_growth.held import bounded_holders, used_quota
 from gpuctl.checks.queue_growth.jobs import queued_jobs
-from gpuctl.checks.queue_growth.machine import placed_pods, real_quota
+from gpuctl.checks.queue_growth.machine import placed_pods, real_quota, separate_flavors
 from gpuctl.checks.queue_growth.requests import possible_requests
 from gpuctl.checks.queue_growth.waits import moving_lines
 
@@ -33,5 +33,6 @@ CHECK = Check(
         bounded_holders,
         real_quota,
         placed_pods,
+        separate_flavors,
     ),
 )

@@ -9,7 +9,7 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Code, Evidence, Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import all_of, counted, describe, get, tolerance
+from gpuctl.checks.queue_growth.words import all_of, counted, describe, get, tolerance, verb
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Known, attempt, value
@@ -90,7 +90,10 @@ def _effect(line: Line) -> str:
     spaces = len({each.metadata.namespace for each in line.waiting})
     if not line.waiting:
         return "; nobody waits in it now"
-    return f"; {counted(len(line.waiting), 'Workload')} of {counted(spaces, 'namespace')} wait in it"
+    return (
+        f"; {counted(len(line.waiting), 'Workload')} of {counted(spaces, 'namespace')} "
+        f"{verb(len(line.waiting), 'waits', 'wait')} in it"
+    )
 
 
 def _evidence(line: Line, each: Inactivity) -> Iterator[Evidence]:

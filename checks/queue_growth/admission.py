@@ -10,7 +10,7 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import counted, describe, some, tolerance
+from gpuctl.checks.queue_growth.words import counted, describe, some, tolerance, verb
 from gpuctl.facts.fact import given
 from gpuctl.kueue.objects import CheckState, Workload
 from gpuctl.kueue.queue_facts import LINES
@@ -43,9 +43,11 @@ def _late(line: Line, name: str, workloads: Sequence[Workload]) -> Finding:
         code=codes.CHECKS_OPEN,
         object=line.queue.ref,
         message=(
-            f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} have quota of "
+            f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} "
+            f"{verb(len(workloads), 'has', 'have')} quota of "
             "ClusterQueue "
-            f"{line.name} and wait for AdmissionCheck {name}, the oldest ({_named(first)}) for "
+            f"{line.name} and {verb(len(workloads), 'waits', 'wait')} for AdmissionCheck {name}, the oldest "
+            f"({_named(first)}) for "
             f"{span(age(reserved_at(first), line.scene.now))}"
         ),
         evidence=(Evidence(first.ref, f'.status.admissionChecks[?(@.name=="{name}")]', says),),
@@ -77,8 +79,8 @@ def _often(line: Line, workloads: Sequence[Workload]) -> Finding:
         message=(
             f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} in ClusterQueue "
             f"{line.name} "
-            f"keep coming back to the queue, {_named(worst)} for the {_returns(worst)}. time"
-            + (f": {evicted.reason}" if evicted else "")
+            f"{verb(len(workloads), 'keeps', 'keep')} coming back to the queue, {_named(worst)} for the "
+            f"{_returns(worst)}. time" + (f": {evicted.reason}" if evicted else "")
         ),
         evidence=(
             Evidence(worst.ref, ".status.requeueState.count", str(_returns(worst))),
@@ -115,7 +117,7 @@ def _deactivated(line: Line, workloads: Sequence[Workload]) -> Finding:
         message=(
             f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} in ClusterQueue "
             f"{line.name} "
-            f"were deactivated and are not tried again, such as {_named(first)}"
+            f"{verb(len(workloads), 'was', 'were')} deactivated and not tried again, such as {_named(first)}"
             + (f": {evicted.reason}" if evicted else "")
         ),
         evidence=(

@@ -8,7 +8,7 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import counted, words_of_kueue
+from gpuctl.checks.queue_growth.words import counted, verb, words_of_kueue
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Known, attempt, value
@@ -35,13 +35,13 @@ def _finding(door: Door, missing: Ref, scene: Scene, since: str) -> Finding:
         if no_local_queue
         else (
             f"LocalQueue {place.namespace}/{place.name} leads to {missing}, which does not exist; "
-            f"{number} wait"
+            f"{number} {verb(len(door.waiting), 'waits', 'wait')}"
         )
     )
     return Finding(
         code=codes.LOCAL_QUEUE_MISSING if no_local_queue else codes.CLUSTER_QUEUE_MISSING,
         object=place,
-        message=f"{says}, {since}; ClusterQueues do not count them as pending",
+        message=f"{says}, {since}; no ClusterQueue counts that as pending",
         evidence=tuple(_evidence(door, missing)),
         look=f"kubectl -n {place.namespace} get localqueues.kueue.x-k8s.io,workloads.kueue.x-k8s.io",
         remedy=_remedy(door, missing, scene),

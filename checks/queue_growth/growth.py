@@ -10,7 +10,7 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import counted, queue_view, some, tolerance, words_of_kueue
+from gpuctl.checks.queue_growth.words import counted, queue_view, some, tolerance, verb, words_of_kueue
 from gpuctl.facts.fact import given
 from gpuctl.kueue.backlog import Backlog, backlog
 from gpuctl.kueue.causes.cause import Trouble
@@ -43,7 +43,8 @@ def _finding(diagnosed: Diagnosed, past: Backlog, severity: Severity) -> Finding
         code=codes.WAITS_TOO_LONG,
         object=line.queue.ref,
         message=(
-            f"{counted(past.waiting, 'Workload')} wait in ClusterQueue {line.name}, the oldest for "
+            f"{counted(past.waiting, 'Workload')} {verb(past.waiting, 'waits', 'wait')} in ClusterQueue "
+            f"{line.name}, the oldest for "
             f"{span(past.oldest)}; {_last(line, past)}; {_why(diagnosed)}{hurt(diagnosed)}"
         ),
         evidence=(
@@ -78,7 +79,8 @@ def _ahead(line: Line, past: Backlog) -> Finding:
         code=codes.CLOCKS,
         object=line.queue.ref,
         message=(
-            f"{counted(past.in_future, 'Workload')} of ClusterQueue {line.name} bear times after that of "
+            f"{counted(past.in_future, 'Workload')} of ClusterQueue {line.name} "
+            f"{verb(past.in_future, 'bears a time', 'bear times')} after that of "
             "this "
             "reading; they count as having come just now"
         ),

@@ -8,7 +8,7 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Code, Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import counted, describe, patience, some, tolerance
+from gpuctl.checks.queue_growth.words import counted, describe, patience, some, tolerance, verb
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import NotKnown
 from gpuctl.kueue.leaks import HeldLong, Leak, Leaked, held_long, leaked
@@ -51,11 +51,13 @@ def _leak(line: Line, leak: Leak, members: Sequence[Leaked]) -> Finding:
         code=CODES[leak],
         object=line.queue.ref,
         message=(
-            f"{counted(len(members), 'Workload')} of {some(_namespaces(members))} hold {what} of "
+            f"{counted(len(members), 'Workload')} of {some(_namespaces(members))} "
+            f"{verb(len(members), 'holds', 'hold')} {what} of "
             "ClusterQueue "
             f"{line.name} for nothing, {_named(first.workload)} since "
             f"{span(age(first.since, line.scene.now))}: "
-            f"{leak.value}; {counted(len(line.waiting), 'Workload')} wait in the queue"
+            f"{leak.value}; {counted(len(line.waiting), 'Workload')} "
+            f"{verb(len(line.waiting), 'waits', 'wait')} in the queue"
         ),
         evidence=tuple(_evidence(first)),
         look=f"{describe(first.workload.ref)}; kubectl -n {first.workload.metadata.namespace} get pods",
@@ -108,10 +110,11 @@ def _held(line: Line, found: Sequence[HeldLong]) -> Finding:
         code=codes.HELD_LONG,
         object=line.queue.ref,
         message=(
-            f"{counted(len(found), 'Job')} without deadline hold "
+            f"{counted(len(found), 'Job')} without deadline {verb(len(found), 'holds', 'hold')} "
             f"{_amounts([each.workload for each in found])} of "
             f"ClusterQueue {line.name}, {first.job.namespace}/{first.job.name} for "
-            f"{span(line.scene.now - first.since)}, while {counted(len(line.waiting), 'Workload')} wait"
+            f"{span(line.scene.now - first.since)}, while {counted(len(line.waiting), 'Workload')} "
+            f"{verb(len(line.waiting), 'waits', 'wait')}"
         ),
         evidence=(
             Evidence(first.workload.ref, '.status.conditions[?(@.type=="Admitted")]', f"since {first.since}"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpuctl.audit.assertion import every
+from gpuctl.audit.assertion import every, holds
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import all_of, counted, get, some
+from gpuctl.checks.queue_growth.words import all_of, counted, get, some, verb
 from gpuctl.facts.fact import given
-from gpuctl.kueue.footing import DESIRES, Footing, Stuck, stuck
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.state import Each
+from gpuctl.kueue.footing import DESIRES, Footing, Stuck, overlapping, stuck
 from gpuctl.kueue.quantities import Amount, shown
 from gpuctl.kueue.queue_facts import flavors_on_the_machine
 from gpuctl.kueue.standing import admitted_at, age
@@ -99,7 +101,8 @@ def _too_much(footing: Footing, resource: str, promised: Amount, there: Amount) 
         object=footing.flavor.ref,
         message=(
             f"{shown(promised, resource)} {resource} are promised in flavor {footing.name}, and its "
-            f"{counted(len(footing.nodes), 'node')} have {shown(there, resource)}: "
+            f"{counted(len(footing.nodes), 'node')} {verb(len(footing.nodes), 'has', 'have')} "
+            f"{shown(there, resource)}: "
             f"{shown(promised - there, resource)} can be admitted and never run; "
             f"{shown(footing.reserved(resource), resource)} are reserved now ({_queues(footing)})"
         ),
@@ -221,8 +224,9 @@ def _stuck(footing: Footing, members: list[Stuck], *, fragmented: bool) -> Findi
         code=codes.FRAGMENTED if fragmented else codes.PODS_PENDING,
         object=footing.flavor.ref,
         message=(
-            f"{counted(len(members), 'admitted Workload')} in flavor {footing.name} ({_named(first)} …) "
-            f"have {counted(pods, 'pod')} that find no node: {_why(first, footing)}; Kueue counts them as "
+            f"{counted(len(members), 'admitted Workload')} in flavor {footing.name} ({_named(first)}) "
+            f"{verb(len(members), 'has', 'have')} {counted(pods, 'pod')} without a node: "
+            f"{_why(first, footing)}; Kueue counts them as "
             "running"
         ),
         evidence=(
@@ -266,3 +270,40 @@ def _remedy(first: Stuck) -> str:
 
 def _named(found: Stuck) -> str:
     return f"{found.workload.metadata.namespace}/{found.workload.metadata.name}"
+
+
+@holds("no two flavors promise the same nodes", given(flavors_on_the_machine))
+def separate_flavors(footings: Each[Ref, Footing]) -> Iterator[Finding]:
+    known = [each for _, each in footings.known()]
+    for resource in sorted({resource for each in known for resource in each.accelerators}):
+        for group in overlapping([each for each in known if resource in each.accelerators]):
+            yield from _overlap(resource, group)
+    for _ in footings:  # raises NotKnown for a flavor that could not be read
+        pass
+
+
+def _overlap(resource: str, group: Sequence[Footing]) -> Iterator[Finding]:
+    nodes = {node.ref: node for each in group for node in each.nodes}
+    promised = sum(each.promised[resource] for each in group)
+    there = group[0].offered(resource, nodes.values())
+    alone = any(each.promised[resource] > each.offered(resource, each.nodes) for each in group)
+    if promised <= there or alone:
+        return
+    names = ", ".join(each.name for each in group)
+    yield Finding(
+        code=codes.OVERLAP,
+        object=group[0].flavor.ref,
+        message=(
+            f"ResourceFlavors {names} match the same nodes, and together promise {shown(promised, resource)} "
+            f"{resource} of the {shown(there, resource)} that are there"
+        ),
+        evidence=tuple(
+            Evidence(each.flavor.ref, ".spec.nodeLabels", str(each.flavor.spec.node_labels)) for each in group
+        ),
+        look="kubectl get resourceflavors.kueue.x-k8s.io -o yaml",
+        remedy=(
+            "select by labels that exclude each other, or lower nominalQuota by "
+            f"{shown(promised - there, resource)} (estimate); risk: none for what runs"
+        ),
+        mark=resource,
+    )

@@ -62,9 +62,14 @@ def who(group: Group) -> str:
     return f"{counted(len(group.members), 'Workload')} of {some(group.namespaces)}, {oldest}"
 
 
+def verb(number: int, one: str, many: str) -> str:
+    """The form of a verb that follows so many."""
+    return one if number == 1 else many
+
+
 def waits(group: Group) -> str:
-    """The verb that follows."""
-    return "waits" if len(group.members) == 1 else "wait"
+    """The verb that follows `who`."""
+    return verb(len(group.members), "waits", "wait")
 
 
 def some(names: Iterable[str]) -> str:

@@ -31,6 +31,12 @@ class Ground:
 
     nodes: State[Each[Ref, ResourceNode]]
     owned: Owned
+    holding: tuple[Workload, ...] = ()  # all Workloads with quota, of whatever flavor
+
+    @cached_property
+    def kueues(self) -> frozenset[Ref]:
+        """The pods of Workloads with quota."""
+        return frozenset(pod.ref for each in self.holding for pod in self.owned.of(each))
 
     @cached_property
     def pods_on(self) -> Mapping[str, list[PlacedPod]]:
@@ -99,15 +105,9 @@ class Footing:
     def taken_outside(self, resource: str) -> Amount:
         """What pods that Kueue does not count take on its nodes."""
         pods = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
-        return sum(takes(pod, resource) for pod in pods if not is_kueues(pod) and not self._has_workload(pod))
-
-    @cached_property
-    def _holders(self) -> frozenset[Ref]:
-        holders = (each for line in self.lines for each in line.holding)
-        return frozenset(pod.ref for each in holders for pod in self.ground.owned.of(each))
-
-    def _has_workload(self, pod: PlacedPod) -> bool:
-        return pod.ref in self._holders
+        return sum(
+            takes(pod, resource) for pod in pods if not (is_kueues(pod) or pod.ref in self.ground.kueues)
+        )
 
     @property
     def accelerators(self) -> Sequence[str]:
@@ -178,3 +178,15 @@ def _measured(workload: Workload, pods: tuple[PlacedPod, ...], resource: str, fo
     free = [max(0, footing.ground.free(node, source)) for node in footing.usable]
     asked = max(takes(pod, source) for pod in pods)
     return Stuck(workload, pods, source, asked, sum(free), max(free, default=0), unschedulable(pods[0]))
+
+
+def overlapping(footings: Sequence[Footing]) -> Iterator[tuple[Footing, ...]]:
+    """Groups of flavors that share nodes, each with at least two."""
+    groups: list[tuple[set[Ref], list[Footing]]] = []
+    for footing in sorted(footings, key=lambda each: each.name):
+        nodes = {node.ref for node in footing.nodes}
+        touching = [group for group in groups if group[0] & nodes]
+        members = [each for group in touching for each in group[1]]
+        groups = [group for group in groups if group not in touching]
+        groups.append((nodes.union(*(group[0] for group in touching)), [*members, footing]))
+    yield from (tuple(members) for _, members in groups if len(members) > 1)

@@ -131,8 +131,8 @@ def flavors_on_the_machine(
     owned: Owned,
 ) -> Each[Ref, Footing]:
     """The flavors that queues give out."""
-    ground = Ground(nodes, owned)
     found = [each for _, each in lines.known()]
+    ground = Ground(nodes, owned, tuple(workload for line in found for workload in line.holding))
     gaps = tuple(lines.gaps())
     named = {name for line in found for name in line.queue.flavors}
     entries = flavors.where(lambda each: each.metadata.name in named).map(

@@ -95,13 +95,16 @@ def _with(tree: Tree, queue: str, cell: Cell, limits: Limits) -> Tree:
 
 
 def _free(line: Line, cell: Cell) -> Iterator[tuple[str, Amount]]:
-    """Queues of the same resource that have some left, those with most first; three of them."""
-    tree, resource = line.scene.lending, cell[1]
-    left: dict[str, Amount] = {}
-    for member in tree.members:
-        cells = [each for each in member.limits if each[1] == resource and each == cell]
-        if member.is_queue and member.name != line.name and cells:
-            left[member.name] = sum(tree.has(member, each) - tree.reserved(member, each) for each in cells)
+    """Queues that have some of their own left which nobody has borrowed, those with most first; three of
+    them."""
+    tree = line.scene.lending
+    left = {
+        member.name: min(
+            tree.has(member, cell) - tree.reserved(member, cell), tree.room(member.name, cell).free
+        )
+        for member in tree.members
+        if member.is_queue and member.name != line.name and cell in member.limits
+    }
     free = sorted(
         ((name, each) for name, each in left.items() if each > 0), key=lambda item: (-item[1], item[0])
     )

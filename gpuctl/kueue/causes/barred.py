@@ -13,6 +13,8 @@ def cause(waiter: Waiter) -> Cause | None:
     found = waiter.never
     if not found or not all(each.bar in _BARS for each in found):
         return None
+    if all(each.bar is Bar.NO_FLAVOR for each in found):
+        return Cause(Trouble.INACTIVE)
     return Cause(Trouble.BARRED, found[0].resource, says="; ".join(map(_said, found)))
 
 
