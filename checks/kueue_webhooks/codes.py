@@ -55,6 +55,8 @@ SERVED_OTHER_NAME = Code("KWH092", "the served certificate bears another name")
 NO_ANSWER = Code("KWH093", "the webhook does not answer")
 PATH_NOT_SERVED = Code("KWH094", "the manager does not serve a registered webhook")
 DID_NOT_RUN = Code("KWH095", "the mutating webhook did not run")
+SECRET_DIFFERS = Code("KWH096", "a caBundle is not the CA of the webhook's Secret")
+SECRET_UNUSABLE = Code("KWH097", "the webhook's Secret holds a certificate that is no good")
 
 ALL = (
     BUNDLE_EMPTY,
@@ -99,4 +101,6 @@ ALL = (
     NO_ANSWER,
     PATH_NOT_SERVED,
     DID_NOT_RUN,
+    SECRET_DIFFERS,
+    SECRET_UNUSABLE,
 )

@@ -1,25 +1,33 @@
-"""Every caBundle verifies the certificate its Service serves: shown by a creation that is not stored."""
+"""Every caBundle verifies the certificate its Service serves: shown by a creation that is not stored.
+
+What one answer says is judged here for all kinds that are tried.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Code, Evidence, Finding
+from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.kueue_webhooks import codes
-from gpuctl.checks.kueue_webhooks.words import Managers, Namespaces, consequences, restart
+from gpuctl.checks.kueue_webhooks.manager import cause
+from gpuctl.checks.kueue_webhooks.words import Managers, Namespaces, consequences, restart, writer
 from gpuctl.facts.fact import Maybe, given
-from gpuctl.facts.kinds import Answer, Ref
+from gpuctl.facts.kinds import Answer, Kind, Ref
 from gpuctl.facts.objects import CustomResourceDefinition
-from gpuctl.facts.state import Each, NotKnown, Reason, Unknown
-from gpuctl.kueue.answers import Meaning, Reading, read
-from gpuctl.kueue.facts import DRY_RUN, NAMESPACES, kueue_installations, kueue_managers
-from gpuctl.kueue.objects import GROUP
+from gpuctl.facts.state import Each, Known, NotKnown, Reason, Unknown
+from gpuctl.kueue.answers import CERTIFICATE, Meaning, Reading, read
+from gpuctl.kueue.facts import NAMESPACES, kueue_installations, kueue_managers
+from gpuctl.kueue.manager import diagnoses
+from gpuctl.kueue.objects import GROUP, RESOURCE_FLAVOR
+from gpuctl.kueue.proofs import DRY_RUN, rotating
 from gpuctl.kueue.registrations import Installation
 
 FLAVORS: Final = Ref(CustomResourceDefinition.of, f"resourceflavors.{GROUP}")
-PERMISSION: Final = f"create resourceflavors.{GROUP}"
+LASTING: Final = 20.0  # seconds after which a connection that breaks is no restart any more
 
 CODES: dict[Meaning, Code] = {
     Meaning.STALE_CA: codes.NOT_VERIFIED,
@@ -30,6 +38,7 @@ CODES: dict[Meaning, Code] = {
     Meaning.REFUSED: codes.NO_ANSWER,
     Meaning.NO_NETWORK: codes.NO_ANSWER,
     Meaning.NO_SERVICE: codes.NO_ANSWER,
+    Meaning.TRANSIENT: codes.NO_ANSWER,
     Meaning.NOT_SERVED: codes.PATH_NOT_SERVED,
     Meaning.DID_NOT_RUN: codes.DID_NOT_RUN,
 }
@@ -39,15 +48,35 @@ NOTHING_LEARNED: dict[Meaning, Reason] = {
     Meaning.FORBIDDEN: Reason.FORBIDDEN,
     Meaning.NO_DRY_RUN: Reason.NOT_ASKED,
     Meaning.OTHERS_WEBHOOK: Reason.NOT_ASKED,
+    Meaning.REFUSED_BEFORE: Reason.NOT_ASKED,
     Meaning.TRANSIENT: Reason.SERVER_ERROR,
     Meaning.UNCLEAR: Reason.SERVER_ERROR,
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What an answer is judged against."""
+
+    installations: tuple[Installation, ...]
+    namespaces: Namespaces
+    managers: Managers
+    policy: Policy
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of Kueue's webhooks."""
+        return frozenset(hook.name for each in self.installations for hook in each.webhooks)
+
+    def called(self, webhook: str) -> Installation | None:
+        """The installation that registers a webhook; without a name, the first."""
+        return next((each for each in self.installations if _registers(each, webhook)), None)
+
+
 @every(
     DRY_RUN,
     "every caBundle verifies the certificate its Service serves",
-    given(kueue_installations, Maybe(NAMESPACES), Maybe(kueue_managers)),
+    given(kueue_installations, Maybe(NAMESPACES), Maybe(kueue_managers), POLICY),
     Strength.PROOF,
 )
 def verified_certificate(
@@ -55,53 +84,112 @@ def verified_certificate(
     installations: Each[Ref, Installation],
     namespaces: Namespaces,
     managers: Managers,
+    policy: Policy,
 ) -> Iterator[Finding]:
-    reading = read(answer)
-    if reading.meaning in NOTHING_LEARNED:
-        raise NotKnown(_nothing_learned(reading))
+    yield from judged(answer, RESOURCE_FLAVOR, Around(tuple(installations), namespaces, managers, policy))
+
+
+def judged(answer: Answer, kind: Kind, around: Around) -> Iterator[Finding]:
+    """What the answer to creating an object of this kind refutes; then NotKnown where it says nothing."""
+    reading = read(answer, around.own)
+    if reading.meaning in NOTHING_LEARNED and not _lasts(reading, answer):
+        raise NotKnown(_nothing_learned(reading, kind))
+    called = around.called(reading.webhook)
+    if called and reading.meaning in CERTIFICATE and _rotates(called, answer, around.policy):
+        yield rotation(called)
+        raise NotKnown(too_early(called))
     if reading.meaning in CODES:
-        yield _finding(reading, tuple(installations), namespaces, managers)
+        yield _finding(reading, answer, kind, called, around)
 
 
-def _nothing_learned(reading: Reading) -> Unknown:
+def _lasts(reading: Reading, answer: Answer) -> bool:
+    return reading.meaning is Meaning.TRANSIENT and answer.lasted >= LASTING
+
+
+def _rotates(called: Installation, answer: Answer, policy: Policy) -> bool:
+    return rotating(called.registrations, answer.at, policy.checks.kueue_webhooks.rotation_seconds)
+
+
+def rotation(installation: Installation) -> Finding:
+    """Pods may serve the certificate of before for as long as their kubelets take to bring the new one."""
+    return Finding(
+        code=codes.ROTATING,
+        object=installation.service,
+        message=(
+            f"The certificates of {installation.service} are being rotated: its caBundles were written just "
+            "now, and the manager still serves the certificate of before"
+        ),
+        evidence=tuple(writer(each) for each in installation.registrations[:2]),
+        look=f"kubectl -n {installation.service.namespace} get events",
+        remedy="wait 90 s and check again; risk: none",
+        cause="certificates are being rotated",
+    )
+
+
+def too_early(installation: Installation) -> Unknown:
+    """Why a certificate that does not fit proves nothing yet."""
+    why = "certificates are being rotated: too early to tell, check again in 90 s"
+    return Unknown(Reason.NOT_ASKED, why, str(installation.service))
+
+
+def _nothing_learned(reading: Reading, kind: Kind) -> Unknown:
     named = f" {reading.webhook}" if reading.webhook else ""
-    permission = f" {PERMISSION}" if reading.meaning is Meaning.FORBIDDEN else ""
+    permission = f" create {kind.resource}" if reading.meaning is Meaning.FORBIDDEN else ""
     message = f"{reading.meaning}{permission}{named}: {reading.says}"
-    return Unknown(NOTHING_LEARNED[reading.meaning], message, f"dry run of {FLAVORS.name}")
+    return Unknown(NOTHING_LEARNED[reading.meaning], message, f"dry run of {kind.resource}")
 
 
 def _finding(
-    reading: Reading, installations: tuple[Installation, ...], namespaces: Namespaces, managers: Managers
+    reading: Reading, answer: Answer, kind: Kind, called: Installation | None, around: Around
 ) -> Finding:
-    called = next((each for each in installations if _registers(each, reading.webhook)), None)
-    subject = called.service if called else FLAVORS
-    effect = f": {consequences(called, namespaces)}" if called else ""
+    subject = called.service if called else Ref(CustomResourceDefinition.of, kind.resource)
+    effect = f": {consequences(called, around.namespaces)}" if called else ""
+    lasted = f" for {answer.lasted:.0f} s" if reading.meaning is Meaning.TRANSIENT else ""
     return Finding(
         code=CODES[reading.meaning],
         object=subject,
-        message=f"Creating a ResourceFlavor shows that {reading.meaning}{effect}",
+        message=f"Creating a {kind.kind} shows that {reading.meaning}{lasted}{effect}",
         evidence=(Evidence(subject, "", reading.says),),
-        look="kubectl create --dry-run=server -f a-resourceflavor.yaml",
-        remedy=_remedy(reading, subject, managers),
-        cause=f"dry run: {reading.meaning}",
+        look=f"kubectl create --dry-run=server -f a-{kind.kind.lower()}.yaml",
+        remedy=remedy(reading.meaning, subject, around.managers),
+        mark="" if kind == RESOURCE_FLAVOR else kind.plural,
+        cause=_cause(reading, called, around.managers),
     )
+
+
+def _cause(reading: Reading, called: Installation | None, managers: Managers) -> str:
+    """The manager's own trouble, where that is what keeps it from answering."""
+    if called and CODES[reading.meaning] is codes.NO_ANSWER and in_trouble(called, managers):
+        return cause(called.service)
+    return f"dry run: {reading.meaning}"
+
+
+def in_trouble(installation: Installation, managers: Managers) -> bool:
+    """Whether it is known that no pod of the manager can answer."""
+    if not isinstance(managers, Known):
+        return False
+    try:
+        return any(not each.answered for each in diagnoses(managers.value[installation.service]))
+    except NotKnown:
+        return False
 
 
 def _registers(installation: Installation, webhook: str) -> bool:
     return any(hook.name == webhook for hook in installation.webhooks) or not webhook
 
 
-def _remedy(reading: Reading, subject: Ref, managers: Managers) -> str:
-    if reading.meaning is Meaning.NO_NETWORK:
+def remedy(meaning: Meaning, service: Ref, managers: Managers) -> str:
+    """What to do about it, with its risk."""
+    if meaning is Meaning.NO_NETWORK:
         return (
-            "open the way from the control plane to the manager's port 9443 (firewall of a private control "
-            "plane, NetworkPolicy); risk: none"
+            "see whether the manager hangs (its log), then open the way from the control plane to its port "
+            "9443 (firewall of a private control plane, NetworkPolicy); risk: none"
         )
-    if reading.meaning in {Meaning.DID_NOT_RUN, Meaning.NOT_SERVED}:
+    if meaning in {Meaning.DID_NOT_RUN, Meaning.NOT_SERVED}:
         return (
             "apply webhooks, CRDs and Deployment of one release of Kueue again; "
             "risk: caBundle is empty for a moment"
         )
-    if reading.meaning in {Meaning.NO_ENDPOINTS, Meaning.NO_SERVICE, Meaning.REFUSED}:
+    if meaning in {Meaning.NO_ENDPOINTS, Meaning.NO_SERVICE, Meaning.REFUSED, Meaning.TRANSIENT}:
         return "check again in 30 to 90 s; if it stays, heal what the other findings say; risk: none"
-    return f"{restart(subject, managers)}. Don't patch caBundle by hand: it is overwritten"
+    return f"{restart(service, managers)}. Don't patch caBundle by hand: it is overwritten"

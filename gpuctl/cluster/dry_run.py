@@ -84,9 +84,9 @@ class DryRunner:
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
             answer = self._try(wanted)
             self.sink.dry_run(wanted, user, answer)
-            spent = time.monotonic() - began
+            spent = round(time.monotonic() - began, 1)
             if spent + pause > wanted.patience(answer):
-                return answer
+                return msgspec.structs.replace(answer, lasted=spent)
             if pause >= self.deadline.left:
                 break
             time.sleep(pause)

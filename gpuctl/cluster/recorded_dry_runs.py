@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from gpuctl.facts.kinds import Answer, Attempt
 from gpuctl.facts.state import Known, Reason, State, Unknown
 
 FOLDER: Final = "dry-run"
+_FAILURES: Final = 300
 SUFFIX: Final = "/dry-run"  # of the resource, as capture.yaml calls a dry run that is missing
 
 
@@ -30,11 +32,6 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True, rename={"user": "as"
     namespace: str = ""
     user: str = ""
     sent: dict[str, Any] = {}
-
-    @property
-    def answer(self) -> Answer:
-        """The answer alone."""
-        return Answer(self.at, self.seconds, self.status, self.body)
 
 
 class _DryRuns(msgspec.Struct, frozen=True):
@@ -55,8 +52,18 @@ def answered(recorded: Iterable[File], capture: Capture | None, attempt: Attempt
                 return Unknown(Reason.MALFORMED, f"{file.path}: {error}", what)
             answers = [each for each in sent if each.namespace == attempt.namespace]
             if answers:
-                return Known(max(answers, key=lambda each: each.at).answer)
+                return Known(_last(answers))
     return Unknown(Reason.NOT_ASKED, "the snapshot holds no such dry run", what)
+
+
+def _last(answers: Iterable[Sent]) -> Answer:
+    """The last answer, and for how long there was none better."""
+    in_order = sorted(answers, key=lambda each: each.at)
+    last = in_order[-1]
+    failing = list(takewhile(lambda each: each.status >= _FAILURES, reversed(in_order)))
+    first = failing[-1] if failing else last
+    lasted = (last.at - first.at).total_seconds() + last.seconds
+    return Answer(last.at, last.seconds, last.status, last.body, round(lasted, 1))
 
 
 def missing(attempt: Attempt, gap: Unknown) -> Missing:

@@ -127,12 +127,16 @@ class Log:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said to a dry run. `status` is the HTTP code, `body` the object or the Status."""
+    """What the server said to a dry run. `status` is the HTTP code, `body` the object or the Status.
+
+    `lasted`: for how many seconds it has said nothing better.
+    """
 
     at: datetime
     seconds: float
     status: int
     body: dict[str, Any]
+    lasted: float = 0.0
 
 
 def _at_once(_: Answer) -> float:

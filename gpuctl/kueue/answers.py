@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,7 @@ from gpuctl.kueue.registrations import is_own_name
 FINALIZER = f"{GROUP}/resource-in-use"
 _CALLED = re.compile(r'failed calling webhook "([^"]+)"')
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request')
-_CREATED, _BAD_REQUEST, _FORBIDDEN, _ERRORS = range(200, 300), 400, 403, 500
+_CREATED, _BAD_REQUEST, _FORBIDDEN = range(200, 300), 400, 403
 
 
 class Meaning(StrEnum):
@@ -36,6 +36,7 @@ class Meaning(StrEnum):
     FORBIDDEN = "the permission to try is missing"
     NO_DRY_RUN = "another's webhook does not support dry runs"
     OTHERS_WEBHOOK = "another's webhook failed or refused first"
+    REFUSED_BEFORE = "the server refused before it asked the webhooks"
     UNCLEAR = "the answer says nothing of the webhooks"
 
 
@@ -56,6 +57,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("certificate has expired or is not yet valid", Meaning.EXPIRED),
     ("x509: certificate is valid for", Meaning.OTHER_NAME),
     ("x509: certificate is not valid for any names", Meaning.OTHER_NAME),
+    ("x509: certificate relies on legacy Common Name field", Meaning.OTHER_NAME),
     ("unable to load root certificates", Meaning.UNKNOWN_CA),
     ("no endpoints available for service", Meaning.NO_ENDPOINTS),
     ("502 Bad Gateway", Meaning.TRANSIENT),
@@ -73,8 +75,23 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
 _NO_SERVICE = re.compile(r'service "[^"]*" not found')
 
 
-def read(answer: Answer) -> Reading:
-    """Understands an answer to creating a ResourceFlavor that is not stored."""
+# Nothing is wrong, or nothing was learned.
+LEARNED_NOTHING = frozenset(
+    {
+        Meaning.FORBIDDEN,
+        Meaning.NO_DRY_RUN,
+        Meaning.OTHERS_WEBHOOK,
+        Meaning.REFUSED_BEFORE,
+        Meaning.TRANSIENT,
+        Meaning.UNCLEAR,
+    }
+)
+# What a rotation looks like from outside, until the pods serve the new certificate.
+CERTIFICATE = frozenset({Meaning.STALE_CA, Meaning.UNKNOWN_CA, Meaning.EXPIRED, Meaning.OTHER_NAME})
+
+
+def read(answer: Answer, own: Collection[str] = ()) -> Reading:
+    """Understands an answer to a creation that is not stored. `own` are the names of Kueue's webhooks."""
     if answer.status in _CREATED:
         return _created(answer.body)
     message = str(answer.body.get("message", ""))
@@ -82,22 +99,29 @@ def read(answer: Answer) -> Reading:
         return Reading(Meaning.FORBIDDEN, message)
     denied = _DENIED.search(message)
     if denied:
-        meaning = Meaning.HEALTHY if is_own_name(denied.group(1)) else Meaning.OTHERS_WEBHOOK
+        meaning = Meaning.HEALTHY if _is_own(denied.group(1), own) else Meaning.OTHERS_WEBHOOK
         return Reading(meaning, message, denied.group(1))
     if answer.status == _BAD_REQUEST and "dry run" in message.lower():
         return Reading(Meaning.NO_DRY_RUN, message, _named(message))
-    return read_failure(message)
+    reading = read_failure(message, own)
+    if answer.status == _FORBIDDEN and reading.meaning is Meaning.UNCLEAR:
+        return Reading(Meaning.REFUSED_BEFORE, message)
+    return reading
 
 
-def read_failure(message: str) -> Reading:
+def read_failure(message: str, own: Collection[str] = ()) -> Reading:
     """Understands why a call of a webhook or a conversion failed."""
     webhook = _named(message)
     converts = f"conversion webhook for {GROUP}/" in message
     if not webhook and not converts:
         return Reading(Meaning.UNCLEAR, message)
-    if webhook and not is_own_name(webhook):
+    if webhook and not _is_own(webhook, own):
         return Reading(Meaning.OTHERS_WEBHOOK, message, webhook)
     return Reading(_meaning(message), message, webhook, converts)
+
+
+def _is_own(webhook: str, own: Collection[str]) -> bool:
+    return webhook in own or is_own_name(webhook)
 
 
 def _named(message: str) -> str:
@@ -112,7 +136,9 @@ def _meaning(message: str) -> Meaning:
 
 
 def _created(body: Mapping[str, Any]) -> Reading:
-    """Kueue's mutating webhook leaves its finalizer on what it has seen."""
+    """Kueue's mutating webhook leaves its finalizer on a ResourceFlavor; on other kinds it leaves no mark."""
+    if body.get("kind") not in ("ResourceFlavor", None):
+        return Reading(Meaning.HEALTHY, f"the server would create the {body.get('kind')}")
     metadata = body.get("metadata")
     finalizers = metadata.get("finalizers") if isinstance(metadata, Mapping) else None
     if isinstance(finalizers, list) and FINALIZER in finalizers:

@@ -67,6 +67,14 @@ def is_empty(ca_bundle: str) -> bool:
     return not ca_bundle.strip() or ca_bundle.strip() == "Cg=="
 
 
+def decoded(encoded: str) -> bytes:
+    """PEM text as it stands in an object: base64. What is none is no text."""
+    try:
+        return base64.b64decode("".join(encoded.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
 @lru_cache(maxsize=64)
 def parse(ca_bundle: str) -> Bundle:
     """Reads a caBundle as it stands in an object: base64 of PEM.
@@ -119,6 +127,23 @@ def _is_one_sequence(der: bytes) -> bool:
     return len(der) == 2 + size + int.from_bytes(der[2 : 2 + size], "big")
 
 
+def loaded(pem: bytes) -> list[x509.Certificate]:
+    """The certificates of PEM text for those who verify one by another. Raises NotKnown."""
+    from cryptography import x509
+
+    blocks = (match.group(2) for match in _BLOCK.finditer(pem) if match.group(1) == b"CERTIFICATE")
+    try:
+        with _serial_zero_is_fine():
+            return [x509.load_der_x509_certificate(der) for der in map(_der, blocks) if der]
+    except Exception as error:  # a whole certificate that this library refuses is not the cluster's fault
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> NotKnown:
+    message = f"a certificate cannot be read by this version of the library: {error}"
+    return NotKnown(Unknown(Reason.MALFORMED, message))
+
+
 def _certificate(der: bytes) -> Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -133,15 +158,14 @@ def _certificate(der: bytes) -> Certificate:
                 fingerprint=hashlib.sha256(der).hexdigest(),
                 not_before=certificate.not_valid_before_utc,
                 not_after=certificate.not_valid_after_utc,
-                signs=_signs(certificate),
-                names=_names(certificate),
+                signs=signs(certificate),
+                names=names(certificate),
             )
     except Exception as error:  # a whole certificate that this library refuses is not the cluster's fault
-        message = f"a certificate cannot be read by this version of the library: {error}"
-        raise NotKnown(Unknown(Reason.MALFORMED, message)) from error
+        raise _unreadable(error) from error
 
 
-def _signs(certificate: x509.Certificate) -> bool:
+def signs(certificate: x509.Certificate) -> bool:
     """Whether certificates signed by this one are accepted."""
     from cryptography import x509
 
@@ -153,14 +177,15 @@ def _signs(certificate: x509.Certificate) -> bool:
         return absent.oid == x509.KeyUsage.oid
 
 
-def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+def names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The DNS names that a certificate is good for."""
     from cryptography import x509
 
     try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return tuple(names.get_values_for_type(x509.DNSName))
+    return tuple(found.get_values_for_type(x509.DNSName))
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpuctl.facts.fact import DryRun, Fact, Maybe, Named, Objects, Within, given
-from gpuctl.facts.kinds import Attempt, Ref, Rule, View
+from gpuctl.facts.fact import Maybe, Named, Objects, Within, given
+from gpuctl.facts.kinds import Ref, View
 from gpuctl.facts.objects import (
     APIService,
     CustomResourceDefinition,
@@ -25,8 +25,6 @@ from gpuctl.kueue.configuration import ManagerConfig
 from gpuctl.kueue.manager import Manager, Surroundings
 from gpuctl.kueue.objects import (
     GROUP,
-    RESOURCE_FLAVOR,
-    VERSIONS,
     VISIBILITY_GROUP,
     LocalQueueInNewVersion,
     LocalQueueInOldVersion,
@@ -191,28 +189,6 @@ OLD_READS = Objects(LocalQueueInOldVersion)
 NEW_READS = Objects(LocalQueueInNewVersion)
 
 
-@given(webhook_registrations, Maybe(CRDS))
-def a_resource_flavor_to_try(
-    _found: Each[Ref, Registration], crds: State[Each[Ref, CustomResourceDefinition]]
-) -> Collection[Attempt]:
-    """The creation by which Kueue's maintainers probe their own webhooks; nothing of it is stored."""
-    body = {
-        "apiVersion": f"{GROUP}/{_flavor_version(crds)}",
-        "kind": RESOURCE_FLAVOR.kind,
-        "metadata": {
-            "generateName": "gpuctl-probe-",
-            "labels": {"app.kubernetes.io/managed-by": "gpuctl"},
-        },
-        "spec": {"nodeLabels": {"gpuctl.dev/probe": "webhooks"}},
-    }
-    return (Attempt(RESOURCE_FLAVOR, "", body),)
-
-
-def _flavor_version(crds: State[Each[Ref, CustomResourceDefinition]]) -> str:
-    served = served_versions(crds).get("resourceflavors", VERSIONS)
-    return next((version for version in VERSIONS if version in served), VERSIONS[0])
-
-
 def served_versions(crds: State[Each[Ref, CustomResourceDefinition]]) -> Mapping[str, tuple[str, ...]]:
     """The versions each of Kueue's kinds is served in, as far as that was read."""
     return {each.spec.names.plural: tuple(_served(each)) for each in _known(crds)}
@@ -225,6 +201,3 @@ def _known(crds: State[Each[Ref, CustomResourceDefinition]]) -> Iterator[CustomR
 
 def _served(crd: CustomResourceDefinition) -> Iterator[str]:
     return (version.name for version in crd.spec.versions if version.served)
-
-
-DRY_RUN: Fact[Any] = DryRun(a_resource_flavor_to_try, (Rule(GROUP, "resourceflavors", "create"),))

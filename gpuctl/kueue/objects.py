@@ -42,6 +42,20 @@ class ManagerConfigMap(View, frozen=True):
     data: ManagerData = ManagerData()
 
 
+class WebhookSecretData(msgspec.Struct, frozen=True):
+    """Base64, as in the object. The private keys beside them are dropped at decoding."""
+
+    certificate: str = msgspec.field(default="", name="tls.crt")
+    authority: str = msgspec.field(default="", name="ca.crt")
+
+
+class WebhookSecret(View, frozen=True):
+    """The Secret that the manager's certificate comes from, without its keys."""
+
+    of: ClassVar[Kind] = Kind("", ("v1",), "Secret", "secrets", namespaced=True)
+    data: WebhookSecretData = WebhookSecretData()
+
+
 class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
     pass
 
