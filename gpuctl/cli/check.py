@@ -9,16 +9,20 @@ import typer
 
 from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
+from gpuctl.cli.consent import DryRunOption, ReadOnlyOption, SecretOption
+from gpuctl.cli.looking import with_looking
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport, CheckItem
     from gpuctl.audit.run import Request
     from gpuctl.cli.doors import Door
+    from gpuctl.cli.looking import Looking
     from gpuctl.cli.output import Output
     from gpuctl.cluster.connection import Access
 
 
 @with_access
+@with_looking
 def check(
     checks: Annotated[
         list[str] | None,
@@ -68,6 +72,9 @@ def check(
     logs: Annotated[
         str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are read.")
     ] = "all",
+    dry_run: DryRunOption = None,
+    read_only: ReadOnlyOption = False,
+    read_webhook_secret: SecretOption = False,
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
     quiet: Annotated[
@@ -75,6 +82,7 @@ def check(
     ] = False,
     *,
     access: Access,
+    looking: Looking,
 ) -> None:
     """Check a cluster, or a snapshot of one.
 
@@ -85,6 +93,7 @@ def check(
     from gpuctl.cli import doors
     from gpuctl.cli import output as outputs
     from gpuctl.cli.border import Stop
+    from gpuctl.cli.consent import consent
     from gpuctl.cli.duration import seconds
     from gpuctl.cli.policies import load_policy
     from gpuctl.cli.reports import fingerprints
@@ -104,8 +113,14 @@ def check(
         raise Stop("--fail-on-new needs --baseline: without one, every finding is new")
     if verbose and quiet:
         raise Stop("--verbose and --quiet exclude each other")
-    request = Request(selected(checks or []), chosen, gate, fingerprints(baseline))
-    with doors.open_door(access, from_, save, seconds(deadline), logs=logs) as door:
+    request = Request(
+        selected(checks or []), chosen, gate, fingerprints(baseline), arguments=looking.arguments
+    )
+    given = consent(dry_run, read_only=read_only, webhook_secret=read_webhook_secret)
+    probing = looking.unless(read_only=read_only)
+    with doors.open_door(
+        access, from_, save, seconds(deadline), logs=logs, consent=given, probing=probing
+    ) as door:
         report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
     for each in request_outputs:
         if each.file:

@@ -12,6 +12,8 @@ from gpuctl.cli.border import INCOMPLETE, Stop, warn
 if TYPE_CHECKING:
     from gpuctl.audit.report import Source
     from gpuctl.cluster.connection import Access
+    from gpuctl.cluster.consent import Consent
+    from gpuctl.cluster.probe import Probing
     from gpuctl.cluster.sink import Sink
     from gpuctl.facts.reader import Reader
 
@@ -38,15 +40,23 @@ class Door:
 
 
 def open_door(
-    access: Access, snapshot: Path | None, save: Path | None, deadline: float, *, logs: str = "all"
+    access: Access,
+    snapshot: Path | None,
+    save: Path | None,
+    deadline: float,
+    *,
+    logs: str = "all",
+    consent: Consent | None = None,
+    probing: Probing | None = None,
 ) -> Door:
-    """Opens the snapshot if one is named, else the cluster. `deadline` in seconds. Raises Stop."""
+    """Opens the snapshot if one is named, else the cluster. `deadline` in seconds; without a consent nothing
+    is done but reading. Raises Stop."""
     wanted = _wants_logs(logs)
     if snapshot is None:
-        return _live(access, save, deadline, logs=wanted)
+        return _live(access, save, deadline, logs=wanted, consent=consent, probing=probing)
     if save is not None:
         raise Stop("--save stores what is read from a cluster; --from reads no cluster")
-    return open_snapshot_door(snapshot, logs=wanted)
+    return open_snapshot_door(snapshot, logs=wanted, namespace=access.namespace or "")
 
 
 def _wants_logs(which: str) -> bool:
@@ -55,14 +65,14 @@ def _wants_logs(which: str) -> bool:
     return which == "all"
 
 
-def open_snapshot_door(path: Path, *, logs: bool = True) -> Door:
-    """Opens a snapshot. Raises Stop."""
+def open_snapshot_door(path: Path, *, logs: bool = True, namespace: str = "") -> Door:
+    """Opens a snapshot, or a namespace of it. Raises Stop."""
     from gpuctl.cluster.snapshot import BadSnapshot, open_snapshot
 
     if not path.exists():
         raise Stop(f"there is no snapshot at {path}")
     try:
-        reader = replace(open_snapshot(path), with_logs=logs)
+        reader = replace(open_snapshot(path, namespace=namespace), with_logs=logs)
     except BadSnapshot as error:
         raise Stop(str(error), INCOMPLETE) from error
     for note in reader.notes:
@@ -70,23 +80,49 @@ def open_snapshot_door(path: Path, *, logs: bool = True) -> Door:
     return Door(str(path), reader, reader.source)
 
 
-def _live(access: Access, save: Path | None, deadline: float, *, logs: bool) -> Door:
+def _live(
+    access: Access,
+    save: Path | None,
+    deadline: float,
+    *,
+    logs: bool,
+    consent: Consent | None,
+    probing: Probing | None,
+) -> Door:
     from gpuctl.cluster.connection import CannotConnect, connect
     from gpuctl.cluster.live import LiveReader
 
-    recording = _recording(save)
+    recording = _recording(save, access.namespace or "")
     try:
         connection = connect(access, deadline)
     except CannotConnect as error:
         recording.abandon()
         raise Stop(str(error), INCOMPLETE) from error
-    reader = LiveReader(connection, deadline, sink=recording.sink, namespace=access.namespace, logs=logs)
+    reader = LiveReader(
+        connection,
+        deadline,
+        sink=recording.sink,
+        namespace=access.namespace,
+        logs=logs,
+        consent=consent,
+        announce=warn,
+        probing=probing,
+    )
+
+    def close() -> None:
+        reader.close()
+        recording.close(reader.source())
+
+    def abandon() -> None:
+        recording.abandon()
+        reader.close()
+
     return Door(
         connection.name,
         reader,
         reader.source,
-        lambda: recording.close(reader.source()),
-        recording.abandon,
+        close,
+        abandon,
         reader.report_to,
     )
 
@@ -100,7 +136,7 @@ class _Recording:
     abandon: Callable[[], None]
 
 
-def _recording(path: Path | None) -> _Recording:
+def _recording(path: Path | None, namespace: str) -> _Recording:
     from gpuctl.cluster.record import CannotRecord, Recorder
     from gpuctl.cluster.sink import NoSink
 
@@ -115,7 +151,7 @@ def _recording(path: Path | None) -> _Recording:
         warn(f"stored what was read in {path}")
 
     try:
-        recorder = Recorder(path)
+        recorder = Recorder(path, namespace)
     except CannotRecord as error:
         raise Stop(str(error)) from error
     return _Recording(recorder, close, recorder.abandon)
