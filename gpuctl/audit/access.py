@@ -56,10 +56,8 @@ def access_report(
 
 
 def _permission(grant: Grant, may: Callable[[Rule], State[bool]], namespace: str) -> Permission:
-    if namespace and not grant.rule.namespaced:
-        allowed, reason = Allowed.NOT_APPLICABLE, f"cluster-wide; not read within namespace {namespace}"
-    else:
-        allowed, reason = _allowed(may(grant.rule))
+    beyond = _beyond(grant) if namespace else ""
+    allowed, reason = (Allowed.NOT_APPLICABLE, beyond) if beyond else _allowed(may(grant.rule))
     return Permission(
         verb=grant.rule.verb,
         resource=grant.rule.resource,
@@ -69,6 +67,13 @@ def _permission(grant: Grant, may: Callable[[Rule], State[bool]], namespace: str
         assertions=grant.assertions,
         more=grant.more,
     )
+
+
+def _beyond(grant: Grant) -> str:
+    """Why a tenant's run does without a permission."""
+    if not grant.rule.namespaced:
+        return "it is cluster-wide"
+    return "" if grant.reads else "proofs are about the whole cluster"
 
 
 def _allowed(answer: State[bool]) -> tuple[Allowed, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from gpuctl.audit.assertion import Assertion
@@ -12,6 +13,17 @@ from gpuctl.facts.fact import Fact, graph, rules
 from gpuctl.facts.kinds import Rule
 
 READING = frozenset({"get", "list", "watch"})
+INTO_PODS = frozenset({"pods/exec", "pods/portforward"})
+SECRETS = "secrets"
+
+
+class Purpose(StrEnum):
+    """What a permission is for. To `get` pods/exec is no reading: it is enough to run commands."""
+
+    READING = "reading"
+    DRY_RUN = "dry-run"
+    PROBE = "probe"
+    SECRET = "secret"  # noqa: S105 - a kind of object
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +38,18 @@ class Grant:
     more: tuple[str, ...] = ()
 
     @property
+    def purpose(self) -> Purpose:
+        """What the permission is for."""
+        if self.rule.resource in INTO_PODS:
+            return Purpose.PROBE
+        if self.rule.resource == SECRETS and not self.rule.group:
+            return Purpose.SECRET
+        return Purpose.READING if self.rule.verb in READING else Purpose.DRY_RUN
+
+    @property
     def reads(self) -> bool:
         """Whether it is needed for reading; else for a proof."""
-        return self.rule.verb in READING
+        return self.purpose is Purpose.READING
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ def can_i(
         ),
     ] = "check",
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    secret: Annotated[
+        bool,
+        typer.Option("--read-webhook-secret", help="Also what check --read-webhook-secret needs."),
+    ] = False,
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "30s",
     *,
     access: Access,
@@ -32,7 +36,7 @@ def can_i(
 
     Asks by access reviews alone. Exit codes: 0 all are, 1 one is denied, 2 usage, 3 not known of one.
     """
-    from gpuctl.audit.permissions import grants
+    from gpuctl.audit.permissions import Purpose, grants
     from gpuctl.cli import screen
     from gpuctl.cli.border import INCOMPLETE, Stop, warn
     from gpuctl.cli.duration import seconds
@@ -42,7 +46,8 @@ def can_i(
     if output not in {"text", "json"}:
         raise Stop(f"--output is text or json, not {output!r}")
     chosen = selected([] if for_ == "check" else [for_])
-    report = _asked(grants(chosen.checks), access, seconds(deadline))
+    needed = tuple(each for each in grants(chosen.checks) if secret or each.purpose is not Purpose.SECRET)
+    report = _asked(needed, access, seconds(deadline))
     if output == "json":
         screen.data(access_json(report))
     else:

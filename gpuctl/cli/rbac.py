@@ -27,12 +27,16 @@ def rbac(
             help="The service account to bind; gpuctl-system/gpuctl, or gpuctl in the tenant's namespace.",
         ),
     ] = None,
+    secret: Annotated[
+        bool,
+        typer.Option("--read-webhook-secret", help="Also what check --read-webhook-secret needs."),
+    ] = False,
 ) -> None:
     """Print roles of least privilege, to be applied with kubectl.
 
     Each rule's comment names the assertions that can't be judged without it, and those that say more with it.
     """
-    from gpuctl.audit.permissions import grants
+    from gpuctl.audit.permissions import Purpose, grants
     from gpuctl.cli.border import Stop
     from gpuctl.cli.selection import selected
     from gpuctl.report.rbac import Account, manifests
@@ -42,4 +46,5 @@ def rbac(
     if not (place and slash and name):
         raise Stop(f"--account is NAMESPACE/NAME, not {account!r}")
     checks = selected([] if for_ == "check" else [for_]).checks
-    typer.echo(manifests(grants(checks), Account(place, name), namespace), nl=False)
+    needed = tuple(each for each in grants(checks) if secret or each.purpose is not Purpose.SECRET)
+    typer.echo(manifests(needed, Account(place, name), namespace), nl=False)

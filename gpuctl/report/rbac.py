@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent, wrap
 
-from gpuctl.audit.permissions import Grant
+from gpuctl.audit.permissions import Grant, Purpose
 from gpuctl.facts.kinds import Rule
 
 WIDTH = 110
@@ -51,6 +51,20 @@ _RULE = """
 - apiGroups: ["{rule.group}"]
   resources: ["{rule.resource}"]
   verbs: ["{rule.verb}"]"""
+_FOR_PROOFS = {
+    Purpose.DRY_RUN: (
+        "gpuctl-proof",
+        "# For `gpuctl check --dry-run`: without it, proofs are not made. Apply the policy below with it.\n",
+    ),
+    Purpose.PROBE: (
+        "gpuctl-probe",
+        "# For `gpuctl check --probe`: it can run commands in pods. Without it, proofs are not made.\n",
+    ),
+    Purpose.SECRET: (
+        "gpuctl-webhook-secret",
+        "# For `gpuctl check --read-webhook-secret`. Better a Role in the namespace of that Secret.\n",
+    ),
+}
 _DRY_RUNS_ONLY = """\
 # Creating is what the role above permits; this lets the account do it in dry runs only.
 apiVersion: admissionregistration.k8s.io/v1
@@ -99,11 +113,19 @@ class Account:
 
 def manifests(grants: Sequence[Grant], account: Account, namespace: str | None = None) -> str:
     """Everything to apply, as YAML. With a namespace: what a tenant needs there, and nothing cluster-wide."""
-    reading = [grant for grant in grants if grant.reads]
-    proofs = [grant for grant in grants if not grant.reads]
-    documents = [_account(account, namespace), _role(reading, "gpuctl-check", account, namespace)]
-    if proofs and not namespace:
-        documents += [_role(proofs, "gpuctl-proof", account, None), _dry_runs_only(proofs, account)]
+    by_purpose = {purpose: [each for each in grants if each.purpose is purpose] for purpose in Purpose}
+    documents = [
+        _account(account, namespace),
+        _role(by_purpose[Purpose.READING], "gpuctl-check", account, namespace),
+    ]
+    if not namespace:
+        documents += [
+            f"{note}{_role(by_purpose[purpose], name, account, None)}"
+            for purpose, (name, note) in _FOR_PROOFS.items()
+            if by_purpose[purpose]
+        ]
+        if tried := by_purpose[Purpose.DRY_RUN]:
+            documents.append(_dry_runs_only(tried, account))
     return "---\n".join(documents)
 
 

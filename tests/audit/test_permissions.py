@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gpuctl.audit.access import AccessReport, Allowed, access_report
 from gpuctl.audit.check import Check
-from gpuctl.audit.permissions import Grant, grants
+from gpuctl.audit.permissions import Grant, Purpose, grants
 from gpuctl.facts.fact import Objects, given
 from gpuctl.facts.kinds import Ref, Rule
 from gpuctl.facts.state import Each, Known, Reason, State, Unknown
@@ -105,3 +105,18 @@ def test_within_a_namespace_nothing_cluster_wide_is_asked_for() -> None:
         Allowed.NOT_APPLICABLE,
     ]
     assert report.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "purpose"),
+    [
+        (PODS, Purpose.READING),
+        (CREATE, Purpose.DRY_RUN),
+        (Rule("", "pods/log", "get"), Purpose.READING),
+        (Rule("", "pods/exec", "get"), Purpose.PROBE),
+        (Rule("", "pods/portforward", "create"), Purpose.PROBE),
+        (Rule("", "secrets", "get"), Purpose.SECRET),
+    ],
+)
+def test_what_a_permission_is_for(rule: Rule, purpose: Purpose) -> None:
+    assert Grant(rule, ()).purpose is purpose

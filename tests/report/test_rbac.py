@@ -67,3 +67,25 @@ def test_a_tenant_gets_nothing_cluster_wide() -> None:
 def test_every_rule_says_what_needs_it(grant: Grant) -> None:
     text = manifests([grant], ACCOUNT)
     assert text.index(f"# {grant.assertions[0]}") < text.index(f'"{grant.rule.resource}"')
+
+
+def test_what_can_run_commands_or_read_secrets_is_apart_from_reading() -> None:
+    exec_ = Grant(Rule("", "pods/exec", "get", namespaced=True), ("one/probe",))
+    secret = Grant(Rule("", "secrets", "get", namespaced=True), ("one/secret",))
+    found = objects(LIST_PODS, exec_, secret)
+    assert [rule["resources"] for rule in found["ClusterRole", "gpuctl-check"]["rules"]] == [["pods"]]
+    assert [rule["resources"] for rule in found["ClusterRole", "gpuctl-probe"]["rules"]] == [["pods/exec"]]
+    assert [rule["resources"] for rule in found["ClusterRole", "gpuctl-webhook-secret"]["rules"]] == [
+        ["secrets"]
+    ]
+    assert ("ValidatingAdmissionPolicy", "gpuctl-dry-runs-only") not in found
+
+
+def test_who_only_says_more_with_a_permission_is_named_apart() -> None:
+    text = manifests([Grant(LIST_PODS.rule, ("one/needs",), ("one/looks",))], ACCOUNT)
+    assert "# one/needs\n# say more with it: one/looks\n- apiGroups" in text
+
+
+def test_a_tenants_own_namespace_is_not_made() -> None:
+    text = manifests([LIST_PODS], Account("team-a", "gpuctl"), "team-a")
+    assert "kind: Namespace" not in text
