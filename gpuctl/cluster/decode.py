@@ -67,7 +67,8 @@ class Collector:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._malformed(item, str(error), entries)
         else:
-            entries[Ref(self._kind, view.metadata.name, view.metadata.namespace)] = Known(view)
+            if view.relevant:
+                entries[Ref(self._kind, view.metadata.name, view.metadata.namespace)] = Known(view)
 
     def _malformed(self, item: msgspec.Raw | bytes, error: str, entries: dict[Ref, State[Any]]) -> None:
         ref = name_of(item, self._kind)
