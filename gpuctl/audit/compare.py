@@ -35,7 +35,7 @@ class Difference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def exit_code(self) -> Exit:
-        """1 if something wrong appeared, 3 if the later report is incomplete, else 0."""
+        """1 if something wrong appeared, 3 if the later report is incomplete or lacks assertions, else 0."""
         if any(each.severity != Severity.INFO and counts(each) for each in self.appeared):
             return Exit.FINDINGS
         return Exit.INCOMPLETE if self.incomplete else Exit.CLEAN
@@ -53,12 +53,13 @@ def difference(before: AuditReport, after: AuditReport) -> Difference:
     """
     old, new = _findings(before), _findings(after)
     judged = {name for name, line in _lines(after).items() if line.verdict in {Verdict.PASS, Verdict.FAIL}}
+    turns = tuple(_turns(before, after))
     return Difference(
         appeared=tuple(item for key, (_, item) in new.items() if key not in old),
         gone=tuple(item for key, (name, item) in old.items() if key not in new and name in judged),
         standing=len(old.keys() & new.keys()),
-        turns=tuple(_turns(before, after)),
-        incomplete=after.outcome.incomplete,
+        turns=turns,
+        incomplete=after.outcome.incomplete or any(not turn.after for turn in turns),
     )
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from gpuctl.audit.finding import Severity
-from gpuctl.audit.judge import Verdict
+from gpuctl.audit.judge import Verdict, unjudged
 from gpuctl.audit.outcome import check_verdict, counts
 from gpuctl.audit.policy import Acceptance, Policy, Waiver
 from gpuctl.audit.report import AssertionItem, CheckItem, FindingItem, NoticeItem, UnknownItem, WaiverItem
@@ -100,7 +100,7 @@ def _verdict(item: AssertionItem, findings: Iterable[FindingItem]) -> Verdict:
         return Verdict.FAIL
     if item.verdict != Verdict.FAIL:
         return Verdict(item.verdict)
-    return Verdict.UNKNOWN if item.unknown else Verdict.PASS
+    return unjudged(item.kind, (gap.reason for gap in item.unknown)) if item.unknown else Verdict.PASS
 
 
 def _concerns(decision: Waiver | Acceptance, checks: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -93,7 +93,8 @@ def _unjudged(assertion: Assertion, state: Unknown | Inapplicable) -> Judgement:
     if isinstance(state, Inapplicable):
         return Judgement(assertion, Verdict.NOT_APPLICABLE, reason=state.why)
     gap = Gap(state.what, state)
-    return Judgement(assertion, _unknown(assertion, (gap,)), gaps=(gap,), reason=str(state))
+    verdict = unjudged(assertion.strength, (state.reason,))
+    return Judgement(assertion, verdict, gaps=(gap,), reason=str(state))
 
 
 def _concluded(assertion: Assertion, tally: _Tally) -> Judgement:
@@ -106,7 +107,8 @@ def _verdict(assertion: Assertion, tally: _Tally) -> tuple[Verdict, str]:
     if any(finding.weight is not Severity.INFO for finding in tally.findings):
         return Verdict.FAIL, ""
     if tally.gaps:
-        return _unknown(assertion, tuple(tally.gaps)), str(tally.gaps[0].state)
+        reasons = (gap.state.reason for gap in tally.gaps)
+        return unjudged(assertion.strength, reasons), str(tally.gaps[0].state)
     if not tally.looked and tally.passed_over:
         return Verdict.NOT_APPLICABLE, tally.passed_over[0].why
     if not tally.looked:
@@ -114,6 +116,7 @@ def _verdict(assertion: Assertion, tally: _Tally) -> tuple[Verdict, str]:
     return Verdict.PASS, ""
 
 
-def _unknown(assertion: Assertion, gaps: tuple[Gap, ...]) -> Verdict:
-    unattempted = all(gap.state.reason in NOT_ATTEMPTED for gap in gaps)
-    return Verdict.NOT_PROVEN if assertion.strength is Strength.PROOF and unattempted else Verdict.UNKNOWN
+def unjudged(strength: str, reasons: Iterable[str]) -> Verdict:
+    """The verdict where nothing speaks against an assertion and something could not be read."""
+    unattempted = all(reason in NOT_ATTEMPTED for reason in reasons)
+    return Verdict.NOT_PROVEN if strength == Strength.PROOF and unattempted else Verdict.UNKNOWN

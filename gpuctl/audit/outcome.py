@@ -12,6 +12,9 @@ from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import NOT_ATTEMPTED, Verdict
 from gpuctl.audit.report import AssertionItem, CheckItem, Counts, FindingItem, Outcome, UnknownItem
 
+# What accepted gaps and missing proofs leave: without any of these, a run has looked at nothing.
+_JUDGED = frozenset({Verdict.PASS, Verdict.FAIL})
+
 
 class Exit(IntEnum):
     """Exit codes of `gpuctl check`."""
@@ -30,7 +33,9 @@ def check_verdict(assertions: Iterable[Verdict]) -> Verdict:
         return Verdict.FAIL
     if Verdict.UNKNOWN in verdicts:
         return Verdict.UNKNOWN
-    if verdicts <= {Verdict.NOT_APPLICABLE, Verdict.NOT_PROVEN} and Verdict.NOT_APPLICABLE in verdicts:
+    if not verdicts or (
+        verdicts <= {Verdict.NOT_APPLICABLE, Verdict.NOT_PROVEN} and Verdict.NOT_APPLICABLE in verdicts
+    ):
         return Verdict.NOT_APPLICABLE
     return Verdict.PASS
 
@@ -55,8 +60,9 @@ def outcome(checks: Sequence[CheckItem], gate: Gate) -> Outcome:
     assertions = [assertion for check in checks for assertion in check.assertions]
     findings = [finding for assertion in assertions for finding in assertion.findings if counts(finding)]
     failed = any(_fails(finding, gate) for finding in findings)
-    judged = any(check.verdict != Verdict.NOT_APPLICABLE for check in checks)
-    incomplete = not judged or any(_incomplete(check, gate) for check in checks)
+    judged = any(assertion.verdict in _JUDGED for assertion in assertions)
+    unrun = set(gate.require).difference(check.id for check in checks)
+    incomplete = not judged or bool(unrun) or any(_incomplete(check, gate) for check in checks)
     return Outcome(
         exit_code=_exit(failed=failed, incomplete=incomplete),
         failed=failed,

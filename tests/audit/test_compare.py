@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.audit.compare import difference
+from tests.audit.helpers import pods_have_a_node
 from tests.facts.views import node, pod
 from tests.report.reports import FORBIDDEN, report
 
@@ -43,3 +44,9 @@ def test_what_is_not_known_is_not_gone() -> None:
 
 def test_what_appeared_outweighs_what_is_not_known() -> None:
     assert difference(report(GOOD, HOME), report(BAD, missing=FORBIDDEN)).exit_code == 1
+
+
+def test_what_was_not_judged_any_more_is_no_good_news() -> None:
+    before, after = report(BAD, HOME), report(BAD, HOME, assertions=(pods_have_a_node,))
+    found = difference(before, after)
+    assert (found.gone, found.incomplete, found.exit_code) == ((), True, 3)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpuctl.audit.assertion import Strength
 from gpuctl.audit.catalogue import Catalogue
+from gpuctl.audit.decisions import Decisions
 from gpuctl.audit.outcome import Gate
 from gpuctl.audit.policy import Acceptance, Policy, Waiver
-from gpuctl.audit.report import AuditReport, FindingItem
+from gpuctl.audit.report import AuditReport, FindingItem, UnknownItem
 from gpuctl.audit.run import Request, audit
 from gpuctl.facts.state import Inapplicable, Reason, Unknown
 from tests.audit.helpers import a_pod_can_be_made, check, pods_are_good, pods_have_a_node, source
@@ -121,3 +124,13 @@ def test_a_share_of_the_reads_can_be_required(percent: float, code: int) -> None
     accepted = Policy(accept_unknown=(acceptance(),))
     what = report(accepted, pod("a"), missing=FORBIDDEN, gate=Gate(min_coverage=percent))
     assert what.outcome.exit_code == code
+
+
+def test_a_waived_proof_with_a_gap_that_nobody_asked_for_is_not_proven() -> None:
+    found = report(Policy()).checks[0]
+    gap = UnknownItem(object="Namespace b", reason=Reason.NOT_ASKED.value)
+    proof = msgspec.structs.replace(found.assertions[0], kind=Strength.PROOF.value, unknown=(gap,))
+    decided = Decisions(Policy(waivers=(waiver(),)), TODAY).applied(
+        msgspec.structs.replace(found, assertions=(proof,))
+    )
+    assert decided.assertions[0].verdict == "not-proven"

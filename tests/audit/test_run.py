@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from gpuctl.audit.assertion import Assertion
 from gpuctl.audit.catalogue import Broken, Catalogue
 from gpuctl.audit.outcome import Gate
-from gpuctl.audit.policy import Policy
+from gpuctl.audit.policy import Acceptance, Policy
 from gpuctl.audit.report import AuditReport, CheckItem
 from gpuctl.audit.run import Observer, Request, audit
 from gpuctl.facts.state import Inapplicable, Reason, Unknown
@@ -126,3 +127,24 @@ def test_the_observer_gets_each_check_once() -> None:
     checks = Catalogue((check(pods_are_good),), (Broken("other", "ImportError"),))
     result = audit(Request(checks, Policy()), MemoryReader([GOOD]), source, Observer(check=seen.append))
     assert tuple(seen) == result.checks
+
+
+def test_a_run_that_looked_at_nothing_is_incomplete() -> None:
+    """No assertions, proofs alone, gaps alone: no all-clear, whatever the policy accepts."""
+    gaps = {"pods": Unknown(Reason.UNREACHABLE, "no answer", "pods")}
+    forever = date(9999, 1, 1)
+    accepting = Policy(
+        accept_unknown=(Acceptance(assertion="*", reason="known", owner="sre", expires=forever),)
+    )
+    runs = [
+        audit(Request(Catalogue((check(),)), Policy()), MemoryReader([]), source),
+        audit(Request(Catalogue((check(a_pod_can_be_made),)), Policy()), MemoryReader([]), source),
+        audit(Request(Catalogue((check(pods_are_good),)), accepting), MemoryReader([], gaps), source),
+    ]
+    assert [run.outcome.exit_code for run in runs] == [3, 3, 3]
+
+
+def test_a_required_check_that_is_not_run_is_missed() -> None:
+    request = Request(Catalogue((check(pods_are_good),)), Policy(), Gate(require=("another",)))
+    outcome = audit(request, MemoryReader([pod("a")]), source).outcome
+    assert (outcome.exit_code, outcome.incomplete) == (3, True)

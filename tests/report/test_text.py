@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import re
 
+import msgspec
 import pytest
 from rich.console import Console
 
+from gpuctl.audit.policy import Policy
 from gpuctl.audit.report import AuditReport
 from gpuctl.report.summary import summary
 from gpuctl.report.text import canvas, draw
-from tests.report.reports import BROKEN, CLEAN, EMPTY, HOSTILE, STRANGE, UNPROVEN
+from tests.facts.views import node, pod
+from tests.report.reports import BROKEN, CLEAN, EMPTY, HOSTILE, STRANGE, UNPROVEN, WAIVED, report
 
 CLEAN_SCREEN = """\
 pods-test: Pods in a test
@@ -113,3 +116,13 @@ def test_the_last_line_never_says_clean_while_a_proof_is_missing() -> None:
     assert summary(UNPROVEN) == "Nothing wrong found; 1 thing not proven."
     assert "not proven: a pod can be made (" in piped(UNPROVEN)
     assert summary(EMPTY).startswith("Nothing to judge")
+
+
+def test_the_last_line_says_what_is_waived_or_required_and_missing() -> None:
+    waived = report(pod("bad-0"), node("default"), policy=Policy(waivers=(WAIVED,)))
+    assert summary(waived) == "Nothing wrong found; 1 finding waived."
+    outcome = msgspec.structs.replace(CLEAN.outcome, incomplete=True, exit_code=3)
+    assert summary(msgspec.structs.replace(CLEAN, outcome=outcome)) == (
+        "Nothing wrong found; the run is incomplete: "
+        "a check, a proof or a share of the reads that it requires is missing."
+    )
