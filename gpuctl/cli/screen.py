@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from gpuctl.facts.fact import Fact
@@ -43,7 +44,7 @@ class Progress:
         self._what = what
         self._settled = 0
         self._detail = ""
-        self._status = self._console.status(what) if self._console.is_terminal else None
+        self._status = self._console.status(_said(what)) if self._console.is_terminal else None
         self._timer = threading.Timer(PATIENCE, self._show)
         self._timer.daemon = True
 
@@ -60,7 +61,7 @@ class Progress:
     def _update(self) -> None:
         if self._status:
             detail = f", {self._detail}" if self._detail else ""
-            self._status.update(f"{self._what}: {self._settled} facts known{detail}")
+            self._status.update(_said(f"{self._what}: {self._settled} facts known{detail}"))
 
     @contextmanager
     def shown(self) -> Iterator[Progress]:
@@ -81,4 +82,11 @@ class Progress:
         if self._status:
             self._status.start()
         else:
-            print(f"gpuctl: {self._what} …", file=sys.stderr, flush=True)
+            print(f"gpuctl: {_said(self._what)} …", file=sys.stderr, flush=True)
+
+
+def _said(text: str) -> Text:
+    """Text that stays what it is: rich takes a string here for markup, and a path or context may look so."""
+    from gpuctl.report.plain import plain
+
+    return Text(plain(text))

@@ -21,7 +21,7 @@ def draw_difference(difference: Difference, on: Canvas) -> None:
     _draw_findings("Gone", difference.gone, on)
     for turn in difference.turns:
         change = f"{turn.before or 'not judged'} -> {turn.after or 'not judged'}"
-        on.line(Text(f"{plain(turn.statement)}: {change}"))
+        on.line(Text(f"{plain(turn.statement)}: {plain(change)}"))
     on.line(Text(_sentence(difference), style="bold"))
 
 
@@ -32,10 +32,8 @@ def _draw_findings(title: str, findings: Sequence[FindingItem], on: Canvas) -> N
     for group in grouped(findings):
         sign = on.sign(group.first.severity if title == "Appeared" else "pass")
         alike = f" ({len(group.findings)} alike)" if len(group.findings) > 1 else ""
-        on.line(
-            sign.append(group.first.code, style="bold").append(f" {plain(group.first.message)}{alike}"),
-            indent=4,
-        )
+        says = f" {plain(group.first.message)}{alike}"
+        on.line(sign.append(plain(group.first.code), style="bold").append(says), indent=4)
 
 
 def _sentence(difference: Difference) -> str:

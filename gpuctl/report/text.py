@@ -136,7 +136,7 @@ def _shown_unknown(assertion: AssertionItem, on: Canvas) -> tuple[UnknownItem, .
 def _draw_group(group: Group, on: Canvas) -> None:
     first = group.first
     sign = on.sign("none" if first.waiver else first.severity)
-    line = sign.append(first.code, style="bold").append(f" {plain(first.message)}")
+    line = sign.append(plain(first.code), style="bold").append(f" {plain(first.message)}")
     on.line(line, indent=4)
     if len(group.findings) > 1:
         on.line(f"{len(group.findings)} alike: {_objects(group, on)}", indent=8)
@@ -164,7 +164,7 @@ def _draw_remedies(report: AuditReport, on: Canvas) -> None:
     on.line(Text("What to do", style="bold"))
     on.line("-" * len("What to do"))
     for remedy, codes in remedies.items():
-        on.line(Text().append(", ".join(codes), style="bold").append(f" {plain(remedy)}"))
+        on.line(Text().append(plain(", ".join(codes)), style="bold").append(f" {plain(remedy)}"))
     on.line(Text("Each code is explained by: gpuctl explain CODE", style="dim"))
     on.line("")
 

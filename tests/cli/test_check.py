@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuctl.cli.screen import Progress
 from tests.cli.program import DEGRADED, HEALTHY, PROGRAM, gpuctl, report
 
 CHECK = "kueue-webhooks"
@@ -191,3 +192,44 @@ def test_an_interrupted_run_leaves_130_and_nothing_else(tmp_path: Path, number: 
     assert "interrupted" in said
     assert "Traceback" not in said
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"severity": "error"', '"severity": "dire"'),
+        ('"verdict": "pass"', '"verdict": "fine"'),
+        ("AuditReport", "Other"),
+    ],
+)
+def test_a_report_in_other_words_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    file = tmp_path / "r.json"
+    file.write_text(gpuctl("check", CHECK, "--from", DEGRADED, "-o", "json").stdout.replace(old, new))
+    result = gpuctl("diff", str(file), str(file))
+    assert (result.returncode, "is no report of gpuctl check" in result.stderr) == (2, True), result.stderr
+
+
+def test_a_required_check_must_be_run() -> None:
+    result = gpuctl("check", CHECK, "--from", HEALTHY, "--require", "mig-consistency")
+    assert result.returncode == 3
+    assert "the run is incomplete" in result.stdout
+
+
+def test_progress_takes_no_name_for_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Progress("reading we[/x]ird\x1b[2J").shown() as progress:
+        progress.told("1 of 2")
+
+
+def test_a_snapshot_of_a_cluster_that_does_not_answer_is_incomplete(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "t"}}
+    config.write_text(
+        json.dumps({"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"})
+    )
+    result = gpuctl("snapshot", str(tmp_path / "s"), "--kubeconfig", str(config))
+    assert result.returncode == 3
+    assert "is not all in it; missing:" in result.stderr
+    assert (tmp_path / "s" / "capture.yaml").exists()

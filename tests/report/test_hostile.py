@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
 from typing import Any
@@ -10,10 +11,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
-from gpuctl.audit.report import AuditReport
+from gpuctl.audit.compare import Difference, Turn
+from gpuctl.audit.report import AuditReport, FindingItem, ObjectRef
 from gpuctl.cli.output import rendered
+from gpuctl.report.difference import draw_difference
 from gpuctl.report.plain import plain
+from gpuctl.report.text import canvas
 from tests.report.golden import short
 from tests.report.readers import READERS, commands, expected, samples, sarif_run, suite, tables
 from tests.report.reports import BROKEN, DECIDED, HOSTILE, STRANGE, SYNTAX, UNPROVEN
@@ -108,3 +113,25 @@ def test_characters_that_xml_forbids_are_written_out() -> None:
 def test_braces_and_links_are_no_placeholders_in_sarif() -> None:
     messages = [result["message"]["text"] for result in sarif_run(rendered(STRANGE, "sarif"))["results"]]
     assert any('"{{0}}" [l] (u://v)' in message for message in messages)
+
+
+def test_a_difference_shows_what_stands_in_reports_as_text() -> None:
+    """Reports are files that anybody may have written."""
+    turn = Turn("a/b", "it holds", "pass", "\x1b[2Jfail\n::error::x")
+    found = FindingItem(
+        code="\x1b[31mX",
+        severity="error",
+        object=ObjectRef(api_version="v1", kind="Pod", namespace="", name="p"),
+        message="m",
+        evidence=(),
+        look="",
+        remedy="",
+        runbook=None,
+        fingerprint="f",
+    )
+    page = io.StringIO()
+    between = Difference(appeared=(found,), gone=(), standing=0, turns=(turn,), incomplete=False)
+    draw_difference(between, canvas(Console(file=page, force_terminal=False)))
+    shown = page.getvalue()
+    assert "\x1b" not in shown
+    assert "\n::error" not in shown
