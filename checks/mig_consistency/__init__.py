@@ -17,7 +17,7 @@ from gpuctl.checks.mig_consistency.owners import known_owner, nothing_left_behin
 from gpuctl.checks.mig_consistency.paused import nothing_left_paused
 from gpuctl.checks.mig_consistency.requests import asked_for, legal_sharing, offered
 from gpuctl.checks.mig_consistency.state import carried_out
-from gpuctl.checks.mig_consistency.strategy import fitting_strategy
+from gpuctl.checks.mig_consistency.strategy import alike_gpus, fitting_strategy
 
 CHECK = Check(
     id="mig-consistency",
@@ -46,6 +46,7 @@ CHECK = Check(
         modes_in_effect,
         whole_devices,
         sliced_as_configured,
+        alike_gpus,
         true_labels,
         true_capacity,
         existing_devices,

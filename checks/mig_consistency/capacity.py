@@ -58,7 +58,10 @@ def healthy_devices(node: Node) -> Iterator[Finding]:
 
 
 @every(
-    nodes_with_GPUs, "nodes offer what their labels promise", given(Maybe(nodes_whose_hardware_is_known))
+    nodes_with_GPUs,
+    "nodes offer what their labels promise",
+    given(Maybe(nodes_whose_hardware_is_known)),
+    Strength.PROOF,
 )  # fmt: skip
 @standing
 def kept_promises(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ def discovered_labels(node: Node) -> Iterator[Finding]:
         evidence=(*(label(node, name) for name in names), label(node, "nvidia.com/mig.strategy")),
         look=show(node),
         remedy=(
-            f"remove them: `kubectl label node {node.name} {' '.join(f'{name}-' for name in names)}`; to "
+            f"remove them: `kubectl label node NODE {' '.join(f'{name}-' for name in names)}`; to "
             "slice GPUs, "
             "set nvidia.com/mig.config; risk: pods that select by these labels find no node"
         ),

@@ -66,7 +66,7 @@ def _absent(node: Node, managers: tuple[GpuPod, ...], policy: ClusterPolicySpec 
         remedy=(
             "switch migManager on in the ClusterPolicy, or take the label nvidia.com/mig.config away"
             if enabled is False
-            else f"`kubectl label node {node.name} --overwrite {deploy}=true`; if no pod appears, restart "
+            else f"`kubectl label node NODE --overwrite {deploy}=true`; if no pod appears, restart "
             "the GPU "
             "operator, whose view of the node may be old; risk: MIG manager then makes the "
             "configuration, so see "

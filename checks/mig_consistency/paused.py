@@ -48,7 +48,7 @@ def _left(node: Node) -> Finding:
         ),
         look=show(node),
         remedy=(
-            f"once the driver is loaded again, `kubectl label node {node.name} --overwrite {undo}`; risk: "
+            f"once the driver is loaded again, `kubectl label node NODE --overwrite {undo}`; risk: "
             "none if "
             "the upgrade is over"
             if upgrade

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.audit.assertion import every
+from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
@@ -15,69 +15,68 @@ from gpuctl.checks.mig_consistency.words import (
     retry,
     run,
     show,
+    smi,
     standing,
 )
-from gpuctl.facts.fact import Maybe, given
-from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, State
+from gpuctl.facts.fact import given
 from gpuctl.nvidia.expected import is_mixed, uneven
 from gpuctl.nvidia.facts import Looked, nodes_whose_hardware_is_known, nodes_with_GPUs
 from gpuctl.nvidia.node import Node
 
 
-@every(nodes_with_GPUs, "the MIG strategy fits the GPUs", given(Maybe(nodes_whose_hardware_is_known)))
+@every(nodes_with_GPUs, "the MIG strategy can describe the GPUs", given())
 @standing
-def fitting_strategy(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Finding]:
+def fitting_strategy(node: Node) -> Iterator[Finding]:
     must_be_settled(node)
-    found = looked.value.entries.get(node.ref) if isinstance(looked, Known) else None
-    hardware = found.value if isinstance(found, Known) else None
-    why = uneven(hardware.hardware) if hardware else ""
     if node.invalid:
-        yield _invalid(node, why, hardware)
-    if node.strategy == "single" and hardware and is_mixed(hardware.hardware):
-        yield _does_not_fit(node, why, hardware)
+        yield _invalid(node)
     configured = node.configured_strategy
     if node.described and configured and configured != node.labelled_strategy and not node.owner:
         yield _two_strategies(node, configured)
 
 
-def _invalid(node: Node, why: str, looked: Looked | None) -> Finding:
-    observed = f": {why}" if why else "; why, nvidia-smi tells"
+@every(nodes_whose_hardware_is_known, "GPUs are alike where strategy is single", given(), Strength.PROOF)
+@standing
+def alike_gpus(looked: Looked) -> Iterator[Finding]:
+    must_be_settled(looked.node)
+    if looked.node.strategy == "single" and is_mixed(looked.hardware):
+        yield _does_not_fit(looked, uneven(looked.hardware))
+
+
+def _invalid(node: Node) -> Finding:
     return Finding(
         code=codes.INVALID,
         object=node.ref,
         message=(
-            f"Strategy single can't describe the GPUs of {node.ref}{observed}: it is labelled "
-            "…-MIG-INVALID and "
-            "offers no GPU, whatever MIG manager's state says"
+            f"Strategy single can't describe the GPUs of {node.ref}: it is labelled …-MIG-INVALID and "
+            "offers no "
+            "GPU, whatever MIG manager's state says. GPUs differ in MIG mode or profile, or one is empty"
         ),
         evidence=(
             label(node, "nvidia.com/gpu.product"),
             label(node, "nvidia.com/mig.config.state"),
-            *_layout(looked),
             reads(node),
         ),
         look=run(node),
         remedy=(
-            "select a configuration that slices every GPU of the node alike, with a profile that this "
-            "model has, "
-            f"or use strategy mixed; then {retry(node)}"
+            "select a configuration that slices every GPU of the node alike, with a profile that this model "
+            f"has, or use strategy mixed; then {retry(node)}"
         ),
-        cause=f"{kind_of(node)}|{why}",
+        cause=kind_of(node),
     )
 
 
-def _layout(looked: Looked | None) -> Iterator[Evidence]:
-    if looked is not None:
-        yield Evidence(looked.node.ref, "nvidia-smi -L", looked.hardware.layout)
-
-
-def _does_not_fit(node: Node, why: str, looked: Looked | None) -> Finding:
+def _does_not_fit(looked: Looked, why: str) -> Finding:
+    node = looked.node
     return Finding(
         code=codes.STRATEGY,
         object=node.ref,
         message=f"{node.ref} has strategy single, and {why}: the device plugin refuses to start on it",
-        evidence=(label(node, "nvidia.com/mig.strategy"), *_layout(looked), reads(node)),
+        evidence=(
+            label(node, "nvidia.com/mig.strategy"),
+            smi(looked, "-L", looked.hardware.layout),
+            reads(looked),
+        ),
         look=run(node),
         remedy=(
             "use strategy mixed (`kubectl patch clusterpolicy …` with spec.mig.strategy; risk: resource "

@@ -101,27 +101,27 @@ def run(node: Node, command: str = "-L") -> str:
 
 
 def pod_of(node: Node, operand: str) -> str:
-    """An operand's pod on the node as kubectl's arguments: by name, or by label where it is not known."""
+    """How kubectl finds an operand's pods on a node: the namespace, and the label."""
     known = attempt(lambda: node.operands.get(operand, ()))
-    if isinstance(known, Known) and known.value:
-        metadata = known.value[0].metadata
-        return f"-n {metadata.namespace} pod {metadata.name}"
-    key, mark = BY_NAME[operand].marks[0]
-    return f"-A pod -l {key}={mark} --field-selector spec.nodeName={shlex.quote(node.name)}"
+    there = known.value[0] if isinstance(known, Known) and known.value else None
+    labels = there.metadata.labels if there else {}
+    marks = BY_NAME[operand].marks
+    key, mark = next((mark for mark in marks if labels.get(mark[0]) == mark[1]), marks[0])
+    namespace = there.metadata.namespace if there else "NAMESPACE"
+    return f"-n {namespace} -l {key}={mark}"
 
 
 def restart(node: Node, operand: str) -> str:
-    """The remedy that starts an operand's pod anew."""
-    return f"kubectl delete {pod_of(node, operand)}"
+    """The remedy that starts an operand's pod anew, the same for all nodes."""
+    return f"kubectl delete pod {pod_of(node, operand)} --field-selector spec.nodeName=NODE"
 
 
 def retry(node: Node) -> str:
     """The remedy that makes MIG manager run its full check again."""
     return (
-        f"let MIG manager check again: `{restart(node, MANAGER)}`; risk: where the layout has to change, "
-        "a GPU "
-        "in use makes it fail again, so cordon and drain the node first. Writing the same label again does "
-        "nothing"
+        f"let MIG manager check again: `{restart(node, MANAGER)}`; risk: where the layout has to change, a "
+        "GPU in use makes it fail again, so cordon and drain the node first. Writing the same label again "
+        "does nothing"
     )
 
 
@@ -129,15 +129,17 @@ def reread(node: Node) -> str:
     """The remedy that makes the device plugin list the hardware again."""
     return (
         f"let the device plugin list the hardware again: `{restart(node, PLUGIN)}`, then wait 6 minutes; "
-        "risk: "
-        "running pods keep their devices, new ones wait for some seconds"
+        "risk: running pods keep their devices, new ones wait for some seconds"
     )
 
 
 def logs(node: Node, operand: str) -> str:
     """The command that shows an operand's log."""
-    arguments = pod_of(node, operand).replace(" pod ", " ")
-    return f"kubectl logs {arguments} --all-containers --tail=100"
+    known = attempt(lambda: node.operands.get(operand, ()))
+    if isinstance(known, Known) and known.value:
+        metadata = known.value[0].metadata
+        return f"kubectl logs -n {metadata.namespace} {metadata.name} --all-containers --tail=100"
+    return f"kubectl get pods {pod_of(node, operand)} -o wide"
 
 
 def kind_of(node: Node) -> str:

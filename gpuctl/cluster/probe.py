@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from threading import BoundedSemaphore
@@ -57,6 +57,8 @@ class _Look:
     place: str
     outputs: Outputs
     lines: Mapping[str, str] = field(default_factory=dict)
+    at: datetime | None = None
+    seconds: float = 0.0
 
     @property
     def trouble(self) -> Trouble | None:
@@ -119,6 +121,8 @@ class Prober:
         looks |= self._wave(by_exec, names, self._by_exec)
         rest += [each for each in by_exec if _wants_another(looks[each.node])]
         looks |= self._by_pods_if_agreed(rest, names, looks)
+        for node, look in looks.items():
+            self._record(node, look)
         return {each.node: looks[each.node] for each in targets}
 
     def _lack_of_exec(self, targets: Sequence[Target]) -> Unknown | None:
@@ -159,7 +163,7 @@ class Prober:
 
     def _lack_of_pods(self, count: int) -> Unknown | None:
         if not self._agrees(count):
-            return Unknown(Reason.NO_POD, "no pod on it has nvidia-smi; --probe debug makes one")
+            return Unknown(Reason.NOT_ASKED, "no pod on it has nvidia-smi; --probe debug makes one")
         return self._reviews.lack(*RULES, place=Within(self._probing.namespace))
 
     def _agrees(self, count: int) -> bool:
@@ -210,12 +214,16 @@ class Prober:
                 look = way(target, names, self._deadline.sooner(self._probing.seconds))
             except NotKnown as gap:
                 look = _unknown(gap)
-        seconds = time.monotonic() - started
         if isinstance(look, Unknown):
-            self._sink.probed(Probed(target.node, at, seconds, failed=look))
+            return look
+        return replace(look, at=at, seconds=time.monotonic() - started)
+
+    def _record(self, node: str, look: _Look | Unknown) -> None:
+        if isinstance(look, Unknown):
+            self._sink.probed(Probed(node, datetime.now(UTC), 0.0, failed=look))
         else:
-            self._sink.probed(Probed(target.node, at, seconds, look.place, look.outputs, look.lines))
-        return look
+            at = look.at or datetime.now(UTC)
+            self._sink.probed(Probed(node, at, look.seconds, look.place, look.outputs, look.lines))
 
     # One node
 
@@ -291,7 +299,7 @@ def _taken(place: str, mark: str, ran: Ran, names: Sequence[str]) -> _Look:
         if answer is None:
             outputs[name] = ran.failure or _not_run(name, answers)
         elif name == KUBELET and answer.code:
-            outputs[name] = Unknown(Reason.NO_POD, "this place does not show the kubelet's files", name)
+            outputs[name] = Unknown(Reason.NOT_ASKED, "this place does not show the kubelet's files", name)
         else:
             outputs[name] = answer
     place = place if call in ("", "nvidia-smi") else f"{place}, {call}"

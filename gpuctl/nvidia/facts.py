@@ -43,7 +43,7 @@ from gpuctl.nvidia.objects import (
 )
 from gpuctl.nvidia.offers import Offers, Placements, parse_offers, parse_placements
 from gpuctl.nvidia.operands import operand_of, places
-from gpuctl.nvidia.output import Said, Trouble
+from gpuctl.nvidia.output import Trouble
 from gpuctl.nvidia.query import GpuRows, parse_gpus, parse_pci
 
 T = TypeVar("T")
@@ -245,29 +245,25 @@ def _told(answers: State[Each[str, T]], node: str) -> T | None:
 FIRST = look(GPU_nodes)
 
 
-@given(GPU_nodes_at_first, Maybe(FIRST.hardware))
-def nodes_in_doubt(nodes: Each[Ref, Node], hardware: State[Each[str, Hardware]]) -> Collection[Target]:
-    """The nodes on which things do not agree: what stands twice counts."""
-    return tuple(_target(node) for _, node in nodes.known() if _doubtful(node, _told(hardware, node.name)))
+# What stands twice counts: nodes that do not agree are read again, by what the API shows and by nvidia-smi
 
 
-def _doubtful(node: Node, hardware: Hardware | None) -> bool:
-    return in_doubt(node) or (hardware is not None and hardware_in_doubt(node, hardware))
-
-
-LATER = Later(nodes_in_doubt, AGAIN_AFTER)
-SECOND = look(LATER)
-
-
-@given(LATER)
-def nodes_to_read_again(targets: Collection[Target]) -> Collection[Ref]:
+def _refs(targets: Collection[Target]) -> Collection[Ref]:
     return tuple(Ref(NodeView.of, target.node) for target in targets)
 
 
-NODES_AGAIN = Named(NodeView, nodes_to_read_again)
+@given(GPU_nodes_at_first)
+def nodes_in_doubt(nodes: Each[Ref, Node]) -> Collection[Target]:
+    """Those on which what the API shows does not agree."""
+    return tuple(_target(node) for _, node in nodes.known() if in_doubt(node))
 
 
-@given(GPU_nodes_at_first, Maybe(NODES_AGAIN))
+@given(Later(nodes_in_doubt, AGAIN_AFTER))
+def nodes_to_read_again(targets: Collection[Target]) -> Collection[Ref]:
+    return _refs(targets)
+
+
+@given(GPU_nodes_at_first, Maybe(Named(NodeView, nodes_to_read_again)))
 def nodes_with_GPUs(nodes: Each[Ref, Node], again: State[Each[Ref, NodeView]]) -> Each[Ref, Node]:  # noqa: N802
     """The GPU nodes, those in doubt as they were read last."""
     if not isinstance(again, Known):
@@ -286,6 +282,28 @@ def _again(node: Node, view: NodeView | None) -> Node:
     return node if view is None else Node(view, node.around, earlier=node)
 
 
+@given(GPU_nodes_at_first, FIRST.hardware)
+def nodes_whose_hardware_is_in_doubt(
+    nodes: Each[Ref, Node], hardware: Each[str, Hardware]
+) -> Collection[Target]:
+    """Those on which what nvidia-smi shows does not agree with the rest."""
+    return tuple(
+        _target(node)
+        for _, node in nodes.known()
+        if (found := _told(Known(hardware), node.name)) is not None
+        and (in_doubt(node) or hardware_in_doubt(node, found))
+    )
+
+
+SECOND_LOOK = Later(nodes_whose_hardware_is_in_doubt, AGAIN_AFTER)
+SECOND = look(SECOND_LOOK)
+
+
+@given(SECOND_LOOK)
+def nodes_to_look_into_again(targets: Collection[Target]) -> Collection[Ref]:
+    return _refs(targets)
+
+
 @dataclass(frozen=True, eq=False)
 class Looked:
     """A node and what is in it. `earlier` is the first of two looks; `kubelet` may be unknown."""
@@ -298,36 +316,41 @@ class Looked:
 
 
 @given(
-    nodes_with_GPUs, FIRST.hardware, Maybe(FIRST.offers), Maybe(FIRST.kubelet),
+    GPU_nodes_at_first,
+    FIRST.hardware,
+    Maybe(FIRST.offers),
+    Maybe(FIRST.kubelet),
     Maybe(SECOND.hardware),
-)  # fmt: skip
+    Maybe(Named(NodeView, nodes_to_look_into_again)),
+)
 def nodes_looked_into(
     nodes: Each[Ref, Node],
     hardware: Each[str, Hardware],
     offers: State[Each[str, Offers]],
     kubelet: State[Each[str, Devices]],
     second: State[Each[str, Hardware]],
+    again: State[Each[Ref, NodeView]],
 ) -> Each[Ref, Looked]:
     """What nvidia-smi answered on each node, whatever it was; the second look where there was one."""
-    entries: dict[Ref, State[Looked]] = {}
-    for ref, state in nodes.entries.items():
-        if not isinstance(state, Known):
-            entries[ref] = state
-            continue
-        node = state.value
+    later = dict(again.value.known()) if isinstance(again, Known) else {}
+
+    def looked(ref: Ref, node: Node) -> State[Looked]:
         found = hardware.entries.get(node.name, Unknown(Reason.NOT_ASKED, "not looked into", node.name))
         if not isinstance(found, Known):
-            entries[ref] = found
-            continue
-        held = _entry(kubelet, node.name)
-        at_first = Looked(node.earlier or node, found.value, _told(offers, node.name), held)
-        again = _told(second, node.name)
-        entries[ref] = Known(
-            replace(at_first, node=node)
-            if again is None
-            else replace(at_first, node=node, hardware=again, earlier=at_first)
-        )
-    return Each(entries, nodes.holes)
+            return found
+        first = Looked(node, found.value, _told(offers, node.name), _entry(kubelet, node.name))
+        anew = _told(second, node.name)
+        if anew is None:
+            return Known(first)
+        return Known(replace(first, node=_again(node, later.get(ref)), hardware=anew, earlier=first))
+
+    return Each(
+        {
+            ref: looked(ref, state.value) if isinstance(state, Known) else state
+            for ref, state in nodes.entries.items()
+        },
+        nodes.holes,
+    )
 
 
 def _entry(answers: State[Each[str, T]], node: str) -> State[T]:
@@ -367,8 +390,3 @@ def namespaces_of_operands(around: Around) -> Collection[str]:
 
 
 CONFIG_MAPS = Within(MigConfigMap, namespaces_of_operands)
-
-
-def said_of(hardware: Hardware) -> Iterator[tuple[str, Said]]:
-    """What nvidia-smi said is wrong, each once."""
-    yield from dict.fromkeys(hardware.said)
