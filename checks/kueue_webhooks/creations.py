@@ -31,7 +31,7 @@ def admitted_workload(
     managers: Managers,
     policy: Policy,
 ) -> Iterator[Finding]:
-    yield from judged(answer, Workload.of, Around(tuple(installations), namespaces, managers, policy))
+    yield from judged(answer, Workload.of, Around(installations, namespaces, managers, policy))
 
 
 @every(JOB_DRY_RUN, "Kueue's webhooks let a suspended Job be created", AROUND, Strength.PROOF)
@@ -42,4 +42,4 @@ def admitted_job(
     managers: Managers,
     policy: Policy,
 ) -> Iterator[Finding]:
-    yield from judged(answer, Job.of, Around(tuple(installations), namespaces, managers, policy))
+    yield from judged(answer, Job.of, Around(installations, namespaces, managers, policy))

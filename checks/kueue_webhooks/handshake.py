@@ -54,7 +54,8 @@ def shown_certificate(
     managers: Managers,
     policy: Policy,
 ) -> Iterator[Finding]:
-    called = next((each for each in installations if each.dns_name == handshake.server_name), None)
+    known = (each for _, each in installations.known())
+    called = next((each for each in known if each.dns_name == handshake.server_name), None)
     if called is None:
         raise NotKnown(Inapplicable(f"nothing calls {handshake.server_name}"))
     if handshake.error:

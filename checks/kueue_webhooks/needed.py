@@ -51,5 +51,7 @@ NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
     facts.DEPLOYMENTS: (answering_manager, one_certificate_owner, one_release, reachable_service),
     facts.PODS: (answering_manager, one_release),
     facts.SLICES: (answering_manager,),
+    facts.OLD_READS: (readable_versions,),
+    facts.NEW_READS: (readable_versions,),
     facts.CONFIG_MAPS: (one_certificate_owner, reachable_service),
 }

@@ -56,9 +56,9 @@ NOTHING_LEARNED: dict[Meaning, Reason] = {
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What an answer is judged against."""
+    """What an answer is judged against. What is not known of the installations only leaves out names."""
 
-    installations: tuple[Installation, ...]
+    installations: Each[Ref, Installation]
     namespaces: Namespaces
     managers: Managers
     policy: Policy
@@ -66,11 +66,12 @@ class Around:
     @property
     def own(self) -> frozenset[str]:
         """The names of Kueue's webhooks."""
-        return frozenset(hook.name for each in self.installations for hook in each.webhooks)
+        return frozenset(hook.name for _, each in self.installations.known() for hook in each.webhooks)
 
     def called(self, webhook: str) -> Installation | None:
         """The installation that registers a webhook; without a name, the first."""
-        return next((each for each in self.installations if _registers(each, webhook)), None)
+        known = (each for _, each in self.installations.known())
+        return next((each for each in known if _registers(each, webhook)), None)
 
 
 @every(
@@ -86,7 +87,7 @@ def verified_certificate(
     managers: Managers,
     policy: Policy,
 ) -> Iterator[Finding]:
-    yield from judged(answer, RESOURCE_FLAVOR, Around(tuple(installations), namespaces, managers, policy))
+    yield from judged(answer, RESOURCE_FLAVOR, Around(installations, namespaces, managers, policy))
 
 
 def judged(answer: Answer, kind: Kind, around: Around) -> Iterator[Finding]:

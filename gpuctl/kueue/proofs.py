@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from gpuctl.facts.fact import NOW, DryRun, Fact, Handshakes, Maybe, Named, given
@@ -148,14 +149,17 @@ def _version(crds: State[Each[Ref, CustomResourceDefinition]], plural: str) -> s
 DRY_RUN: Fact[Any] = DryRun(a_resource_flavor_to_try, (Rule(GROUP, "resourceflavors", "create"),))
 
 
-@given(kueue_installations, NAMESPACES, Maybe(NEW_READS))
+@given(kueue_installations, Maybe(NAMESPACES), Maybe(NEW_READS))
 def a_namespace_to_try_in(
     installations: Each[Ref, Installation],
-    namespaces: Each[Ref, Namespace],
+    namespaces: State[Each[Ref, Namespace]],
     queues: State[Each[Ref, Any]],
 ) -> Mapping[str, str]:
-    """By kind, the namespace where a creation meets Kueue's webhooks: one with a LocalQueue if there is."""
-    known = [each for _, each in namespaces.known() if each.status.phase != "Terminating"]
+    """By kind, the namespace where a creation meets Kueue's webhooks: one with a LocalQueue if there is.
+    Where namespaces can't be listed, it is the one that every cluster has."""
+    if not isinstance(namespaces, Known):
+        return dict.fromkeys(("workloads", "jobs"), "default")
+    known = [each for _, each in namespaces.value.known() if each.status.phase != "Terminating"]
     used = {ref.namespace for ref in queues.value.entries} if isinstance(queues, Known) else set()
     own = {each.service.namespace for _, each in installations.known()}
     hooks = [hook for _, each in installations.known() for hook in each.webhooks]
@@ -257,9 +261,10 @@ HANDSHAKES = Handshakes(webhook_ports)
 def webhook_secrets(
     managers: Each[Ref, Manager], configured: State[Each[Ref, Configured]]
 ) -> Collection[Ref]:
-    """The Secrets that managers read their certificates from, found by the Deployments' volumes."""
-    found = (mounted_secret(manager, configured) for _, manager in managers.known())
-    return tuple(dict.fromkeys(ref for ref in found if ref))
+    """The Secrets that managers read their certificates from, found by the Deployments' volumes, as far as
+    those were read."""
+    found = (attempt(partial(mounted_secret, manager, configured)) for _, manager in managers.known())
+    return tuple(dict.fromkeys(each.value for each in found if isinstance(each, Known) and each.value))
 
 
 def mounted_secret(manager: Manager, configured: State[Each[Ref, Configured]]) -> Ref | None:

@@ -611,7 +611,8 @@ def test_the_last_answer_counts(tmp_path):
 
 
 def test_without_the_folder_no_dry_run_was_asked_for(tmp_path):
-    assert reason(a_snapshot(tmp_path).dry_run([an_attempt()])) is Reason.NOT_ASKED
+    found = a_snapshot(tmp_path).dry_run([an_attempt()]).value
+    assert reason(found.entries[an_attempt()]) is Reason.NOT_ASKED
 
 
 def test_a_broken_dry_run_is_malformed(tmp_path):

@@ -105,13 +105,16 @@ def test_what_is_learned_of_an_installation() -> None:
     assert facts["servedVersions"] == ["v1beta1", "v1beta2"]
 
 
-def test_the_permissions_are_to_read_and_one_to_try() -> None:
+def test_the_permissions_are_to_read_and_to_try() -> None:
     needed = rules(*CHECK.needs)
     assert {rule.verb for rule in needed} == {"get", "list", "create"}
-    assert [str(rule) for rule in needed if rule.verb == "create"] == [
-        "create resourceflavors.kueue.x-k8s.io"
-    ]
-    assert not any(rule.resource == "secrets" for rule in needed)
+    assert {str(rule) for rule in needed if rule.verb == "create"} == {
+        "create resourceflavors.kueue.x-k8s.io",
+        "create workloads.kueue.x-k8s.io",
+        "create jobs.batch",
+        "create pods/portforward",
+    }
+    assert [str(rule) for rule in needed if rule.resource == "secrets"] == ["get secrets"]
 
 
 def test_the_whole_report() -> None:

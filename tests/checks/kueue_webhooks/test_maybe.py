@@ -20,6 +20,12 @@ USES = {
     "kueue": {
         "MUTATING", "VALIDATING", "CRDS", "visibility_api_services",
         "SERVICES", "DEPLOYMENTS", "PODS", "SLICES", "CONFIG_MAPS",
+        # How long to wait, where to try: each with an answer for what is not known.
+        "kueue_managers", "NAMESPACES", "NEW_READS",
+        # Where the dry run has told nothing, the certificate itself is looked at.
+        "DRY_RUN",
+        # Touched through value() alone.
+        "manager_configurations",
     },
     "kueue_webhooks": {
         # Only adds to a sentence or a remedy: how many namespaces, which Deployment to restart.

@@ -17,7 +17,8 @@ READS = sorted(
     {
         fact.view.of.resource
         for fact in graph(CHECK.needs)
-        if isinstance(fact, Objects | Within | Named) and fact.view.of.plural != "localqueues"
+        if isinstance(fact, Objects | Within | Named)
+        and fact.view.of.plural not in ("localqueues", "secrets")
     }
 )
 # What each read is needed for, when nothing else is wrong.
