@@ -11,6 +11,7 @@ import msgspec
 
 from gpuctl.cluster.decode import Collector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target, parsed
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -33,6 +34,8 @@ class MemoryReader:
     told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # by node and command
     later_told: Mapping[tuple[str, str], Output | str | Unknown] | None = None  # the same, ten seconds later
     later_items: Sequence[Mapping[str, Any]] | None = None
+    rounds: Mapping[datetime, Sequence[Mapping[str, Any]]] | None = None  # what is watched, by when
+    series: Mapping[str, Each[Labels, Points]] | Unknown | None = None  # of a Prometheus, by query
     now: datetime = A_MOMENT
 
     def clock(self) -> datetime:
@@ -104,6 +107,18 @@ class MemoryReader:
         self.told = self.told if self.later_told is None else self.later_told
         self.items = self.items if self.later_items is None else self.later_items
         return Known(None)
+
+    def sampled(self, view: type[View]) -> State[Each[datetime, Each[Ref, Any]]]:
+        if self.rounds is None:
+            return Unknown(Reason.NOT_ASKED, "queues are watched with --window 60s")
+        return Known(
+            Each.of({at: _collected(view.of, [view], items)[0] for at, items in self.rounds.items()})
+        )
+
+    def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:
+        if self.series is None:
+            return Inapplicable("no Prometheus was named (--prometheus URL)")
+        return self.series if isinstance(self.series, Unknown) else Known(self.series.get(query, Each()))
 
     def _told(self, command: str, parse: Callable[[Output], Any], target: Target) -> State[Any]:
         found = (self.told or {}).get((target.node, command))

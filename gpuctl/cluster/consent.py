@@ -20,3 +20,5 @@ class Consent:
 
     dry_run: DryRuns = DryRuns.NONE
     webhook_secret: bool = False
+    window: float | None = None  # seconds over which queues are watched
+    prometheus: str = ""  # the address of one that may be asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +24,13 @@ from gpuctl.cluster.discovery import Discovery, typed
 from gpuctl.cluster.dry_run import DryRunner
 from gpuctl.cluster.handshakes import Handshaker
 from gpuctl.cluster.logs import LogReader
+from gpuctl.cluster.metrics import Prometheus
 from gpuctl.cluster.pages import Expired, Listing
 from gpuctl.cluster.probe import Prober, Probing
 from gpuctl.cluster.reviews import Reviews
 from gpuctl.cluster.sink import NoSink, Sink
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -36,6 +39,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PARALLEL = 6  # requests of one read that names many objects or namespaces
+ROUNDS = 7  # of what is watched for a while
 STARTS = 3  # of a list that keeps expiring while it is read
 _OK, _NOT_FOUND = 200, 404
 
@@ -200,6 +204,41 @@ class LiveReader:
             return Unknown(Reason.TIMEOUT, f"no {seconds:g} s are left for a second read")
         time.sleep(seconds)
         return Known(None)
+
+    def sampled(self, view: type[View]) -> State[Each[datetime, Each[Ref, Any]]]:
+        """Reads that fail are unknown entries; the others tell all the same."""
+        window = self._consent.window
+        if window is None:
+            return Unknown(
+                Reason.NOT_ASKED, "queues are watched with --window 60s", f"{view.of} over a while"
+            )
+        if self._namespace and not view.of.namespaced:
+            return self._outside(view.of)
+        found: dict[datetime, State[Each[Ref, Any]]] = {}
+        for number in range(ROUNDS):
+            if number:
+                time.sleep(max(0.0, min(window / (ROUNDS - 1), self._deadline.left)))
+            self._told(f"watching {view.of}: {number + 1} of {ROUNDS}")
+            with self._sink.round(number) as sink:
+                state = self._once(view, sink)
+            found[datetime.now(UTC)] = state
+        return Known(Each(found))
+
+    def _once(self, view: type[View], sink: Sink) -> State[Each[Ref, Any]]:
+        """A list as it is now, reported to another sink."""
+        again = copy.copy(self)
+        again._sink = sink
+        again._discovery = Discovery(self._connection, self._deadline, NoSink())
+        return again.objects(view.of, "", [view])[0]
+
+    def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:
+        if not self._consent.prometheus:
+            return Inapplicable("no Prometheus was named (--prometheus URL)")
+        server = Prometheus(self._consent.prometheus)
+        state, answer = server.series(query, self.clock(), hours, max(1.0, self._deadline.left))
+        if answer:
+            self._sink.metrics(query, answer)
+        return state
 
     def source(self) -> Source:
         """Which cluster this is. What cannot be read of that stays empty."""

@@ -10,6 +10,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -19,7 +20,7 @@ import msgspec
 
 import gpuctl
 from gpuctl.audit.report import Source
-from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes
+from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_metrics
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.logs import LIMIT_BYTES
@@ -31,6 +32,7 @@ from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
 from gpuctl.facts.state import Reason, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 
+SERIES: Final = "series"
 PLAIN_UP_TO: Final = 256 * 1024  # bytes of a page that stays readable without unpacking
 # Permissions and consent know no versions of an API; every other reason may differ from one to the next.
 _VERSIONLESS: Final = (Reason.FORBIDDEN, Reason.UNAUTHORIZED, Reason.NOT_ASKED)
@@ -179,6 +181,29 @@ class Recorder:
             return
         with self._lock:
             self._missing[gap] = None
+
+    @contextmanager
+    def round(self, number: int) -> Iterator[Recorder]:
+        """A later round is a snapshot of its own, inside of this one."""
+        folder = self._folder / SERIES
+        folder.mkdir(exist_ok=True)
+        later = Recorder(folder / str(number))
+        try:
+            yield later
+            later.close(Source(kind="live", name=""))
+        finally:
+            later.abandon()
+
+    def metrics(self, query: str, answer: str) -> None:
+        """Writes what a Prometheus answered."""
+        if self._failure:
+            return
+        try:
+            file = self._folder / recorded_metrics.path(query)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(recorded_metrics.text(query, answer), encoding="utf-8")
+        except OSError as error:
+            self._failure = error
 
     def close(self, source: Source, captured_at: datetime | None = None) -> None:
         """Writes capture.yaml and moves the snapshot into place. Raises CannotRecord, and nothing is left."""

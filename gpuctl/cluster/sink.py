@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -69,6 +70,14 @@ class Sink(Protocol):
         """A handshake was wanted and told nothing."""
         ...
 
+    def round(self, number: int) -> AbstractContextManager[Sink]:
+        """Where a later round of a sampled fact is reported to."""
+        ...
+
+    def metrics(self, query: str, answer: str) -> None:
+        """What a Prometheus answered to a query."""
+        ...
+
 
 class NoSink:
     """Records nothing."""
@@ -111,4 +120,10 @@ class NoSink:
         pass
 
     def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
+        pass
+
+    def round(self, number: int) -> AbstractContextManager[Sink]:  # noqa: ARG002
+        return nullcontext(self)
+
+    def metrics(self, query: str, answer: str) -> None:
         pass

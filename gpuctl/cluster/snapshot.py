@@ -17,7 +17,13 @@ import msgspec
 
 from gpuctl.audit.report import Source, scoped
 from gpuctl.cluster import capture as captures
-from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_logs
+from gpuctl.cluster import (
+    recorded_commands,
+    recorded_dry_runs,
+    recorded_handshakes,
+    recorded_logs,
+    recorded_metrics,
+)
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
 from gpuctl.cluster.capture import Capture, Scope
@@ -26,6 +32,7 @@ from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, parts
 from gpuctl.cluster.selector import selector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -35,6 +42,7 @@ __all__ = ["BadSnapshot", "SnapshotReader", "open_snapshot"]
 T = TypeVar("T")
 
 CAPTURE: Final = "capture.yaml"
+SERIES: Final = "series"
 RESOURCES: Final = "resources"
 OBJECT_FILES: Final = (".json", ".yaml", ".yml")
 
@@ -131,7 +139,10 @@ def _reader(
     shown = tuple(file for file in inside if file.path.startswith(f"{recorded_handshakes.FOLDER}/"))
     logs = tuple(file for file in inside if file.path.startswith(f"{recorded_logs.FOLDER}/"))
     nodes = recorded_commands.of(inside)
-    return SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes, shown)
+    reader = SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes, shown)
+    rounds = tuple(file for file in inside if file.path.startswith(f"{SERIES}/"))
+    series = tuple(file for file in inside if file.path.startswith(f"{recorded_metrics.FOLDER}/"))
+    return replace(reader, later_rounds=rounds, metric_files=series)
 
 
 def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
@@ -180,6 +191,8 @@ class SnapshotReader:
     handshake_files: tuple[File, ...] = field(default=(), repr=False)
     with_logs: bool = True
     namespace: str = ""
+    later_rounds: tuple[File, ...] = field(default=(), repr=False)
+    metric_files: tuple[File, ...] = field(default=(), repr=False)
 
     def clock(self) -> datetime:
         """When the snapshot was taken: nothing in it was read later."""
@@ -300,6 +313,21 @@ class SnapshotReader:
     def _is_inside(self, item: Object, kind: Kind) -> bool:
         return not self.namespace or _namespace_of(item, kind) == self.namespace
 
+    def sampled(self, view: type[View]) -> State[Each[datetime, Each[Ref, Any]]]:
+        """What was watched when the snapshot was taken."""
+        if self.namespace and not view.of.namespaced:
+            return self._outside
+        rounds = _rounds(self.later_rounds)
+        if not rounds:
+            what = f"{view.of} over a while"
+            return Unknown(Reason.NOT_ASKED, "the snapshot holds no later rounds (--window 60s)", what)
+        readers = [_later_round(self.name, inside) for inside in rounds]
+        return Known(Each({each.now: each.objects(view.of, "", [view])[0] for each in readers}))
+
+    def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:  # noqa: ARG002 - as recorded
+        """What a Prometheus answered when the snapshot was taken."""
+        return recorded_metrics.recorded(self.metric_files, query)
+
     def _collected(
         self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]
     ) -> tuple[Each[Ref, Any], ...]:
@@ -333,6 +361,23 @@ class SnapshotReader:
         if isinstance(gap, Unknown):
             return Unknown(gap.reason, gap.message, str(ref))
         return gap or next(iter(holes), None)
+
+
+def _rounds(found: Sequence[File]) -> list[tuple[File, ...]]:
+    """The files of each later round, named from its own root, in the order of the rounds."""
+    numbered: dict[int, list[File]] = {}
+    for file in found:
+        number, _, rest = file.path.removeprefix(f"{SERIES}/").partition("/")
+        if number.isdecimal() and rest:
+            numbered.setdefault(int(number), []).append(File(rest, file.stored, file.limits))
+    return [tuple(numbered[number]) for number in sorted(numbered)]
+
+
+def _later_round(name: str, inside: tuple[File, ...]) -> SnapshotReader:
+    path = Path(name)
+    capture = _capture(path, inside, "")
+    index = tuple(part for file in _object_files(inside, capture) for part in parts(file))
+    return _reader(path, capture, index, inside)
 
 
 def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:

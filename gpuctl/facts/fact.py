@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, Rule, View
+from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -234,6 +235,33 @@ class Later(Read[Collection[T]]):
     @property
     def name(self) -> str:
         return f"{self.of.name}, {self.seconds:g} s later"
+
+
+@dataclass(frozen=True)
+class Sampled(Read[Each[datetime, Each[Ref, O_co]]]):
+    """All objects of a kind, several times over a while, by when they were read. Needs consent: it waits."""
+
+    view: type[O_co]
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.view.of, "list")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.of} over a while"
+
+
+@dataclass(frozen=True)
+class Metrics(Read[Each[Labels, Points]]):
+    """The past hours of what a query selects, from a Prometheus that the person has named."""
+
+    query: str
+    hours: float
+
+    @property
+    def name(self) -> str:
+        return f"metrics {self.query}"
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from gpuctl.facts.fact import (
     Later,
     Logs,
     Maybe,
+    Metrics,
     Named,
     Objects,
     Read,
+    Sampled,
     Served,
     Within,
     graph,
@@ -175,8 +177,16 @@ class _Walk:
             commands = [cast("Command[Any]", each) for each in group]
             wanted = [(each.command, each.parse) for each in commands]
             return self.reader.commands(wanted, value(self.states[fact.on]))
+        return [self._over_time(fact)]
+
+    def _over_time(self, fact: Read[Any]) -> State[Any]:
+        """What is not as it is at one moment: what was before, what comes, what is watched."""
+        if isinstance(fact, Sampled):
+            return self.reader.sampled(fact.view)
+        if isinstance(fact, Metrics):
+            return self.reader.metrics(fact.query, fact.hours)
         if isinstance(fact, Later):
-            return [self._later(fact)]
+            return self._later(fact)
         raise TypeError(f"no reader for {type(fact).__name__}")
 
     def _later(self, fact: Later[T]) -> State[Collection[T]]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -69,4 +70,12 @@ class Reader(Protocol):
 
     def later(self, seconds: float) -> State[None]:
         """Known when so many seconds have passed; inapplicable where reading again would tell nothing new."""
+        ...
+
+    def sampled(self, view: type[View]) -> State[Each[datetime, Each[Ref, Any]]]:
+        """All objects of a kind, read again and again for a while; `not-asked` without consent."""
+        ...
+
+    def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:
+        """The past hours of what a query selects; inapplicable where no Prometheus was named."""
         ...
