@@ -57,11 +57,13 @@ class Request:
 
 @dataclass
 class Fault:
-    """For which requests an answer is meant: the whole path, somewhere in the query, some occurrences."""
+    """For which requests an answer is meant: the whole path, somewhere in the query, the whole body if one
+    is named, some occurrences."""
 
     answer: "Answer"
     path: re.Pattern[str]
     query: re.Pattern[str]
+    body: bytes | None
     verb: str
     after: int
     times: int | None
@@ -73,6 +75,7 @@ class Fault:
             self.verb in ("*", request.verb)
             and self.path.fullmatch(request.path)
             and self.query.search(request.query)
+            and self.body in (None, request.body)
             and self.answer.is_for(request)
         ):
             return False
@@ -158,6 +161,12 @@ class Expired(Refusal):
         return "continue=" in request.query
 
 
+class Gone(Refusal):
+    """What is asked for is too old, wherever that is said."""
+
+    code, reason = 410, "Gone"
+
+
 @dataclass(frozen=True)
 class TooManyRequests(Answer):
     """Priority and fairness says no: plain text, and when to come again."""
@@ -220,6 +229,16 @@ class Late(Answer):
     def give(self, exchange: "Exchange") -> None:
         exchange.pause(self.seconds)
         exchange.forward()
+
+
+@dataclass(frozen=True)
+class Severed(Answer):
+    """An upgraded connection breaks off after so many bytes of the API server's."""
+
+    length: int = 200
+
+    def give(self, exchange: "Exchange") -> None:
+        exchange.tunnel(self.length)
 
 
 class Dropped(Answer):
@@ -415,15 +434,17 @@ class FaultProxy:
         *,
         path: str,
         query: str = "",
+        body: bytes | None = None,
         verb: str = "*",
         after: int = 0,
         times: int | None = None,
     ) -> Fault:
         """From now on answer like this: `times` requests of the kind (or all), after `after` other ones.
 
-        `path` is a pattern of the whole path, `query` one found anywhere in it. Later faults go first.
+        `path` is a pattern of the whole path, `query` one found anywhere in it, `body` the whole body. Later
+        faults go first.
         """
-        fault = Fault(answer, re.compile(path), re.compile(query), verb, after, times)
+        fault = Fault(answer, re.compile(path), re.compile(query), body, verb, after, times)
         with self._lock:
             self._faults.insert(0, fault)
         return fault
@@ -519,7 +540,7 @@ class Exchange(BaseHTTPRequestHandler):
         if answer is not None:
             answer.give(self)
         elif "upgrade" in self.headers.get("Connection", "").lower():
-            self._tunnel()
+            self.tunnel()
         else:
             self.forward()
 
@@ -599,14 +620,16 @@ class Exchange(BaseHTTPRequestHandler):
         else:
             yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-    def _tunnel(self) -> None:
+    def tunnel(self, length: int | None = None) -> None:
+        """Carry bytes both ways; with a length, only so many of the API server's."""
         self.close_connection = True
         with self.server.proxy.upstream.dial(self.asked) as upstream:
-            _relay(self.connection, upstream)
+            _relay(self.connection, upstream, length)
 
 
-def _relay(client: socket.socket, upstream: socket.socket) -> None:
+def _relay(client: socket.socket, upstream: socket.socket, length: int | None) -> None:
     """Carry bytes both ways until one side ends."""
+    left = {client: None, upstream: length}
     other = {client: upstream, upstream: client}
     with selectors.DefaultSelector() as selector:
         for side in other:
@@ -616,7 +639,12 @@ def _relay(client: socket.socket, upstream: socket.socket) -> None:
                 side = client if key.fileobj is client else upstream
                 if not (piece := side.recv(PIECE)):
                     return
-                other[side].sendall(piece + _buffered(side))
+                piece += _buffered(side)
+                other[side].sendall(piece[: left[side]])
+                if (rest := left[side]) is not None:
+                    if rest <= len(piece):
+                        return
+                    left[side] = rest - len(piece)
 
 
 def _buffered(side: socket.socket) -> bytes:
