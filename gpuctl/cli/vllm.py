@@ -67,7 +67,7 @@ def vllm(
     on = canvas(screen.out())
     if output == "json":
         screen.data(engines_json(found))
-    elif pod is None:
+    elif pod is None and found:
         draw_engines(found, check, on)
     else:
         for view in found:

@@ -1,0 +1,318 @@
+"""Engines on a real kubelet: pods that print what vLLM prints, read live; and 500 on simulated nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import vllm as make
+
+from .bed import Bed
+from .bed.images import BUSYBOX
+from .gpuctl import check, run
+
+SECONDS_TO_ROTATE = 60
+
+# The shell takes this function for the program: the pod starts as an engine does, and prints the same.
+SERVES = "vllm() { cat /start/log; exec sleep 1000000; }; vllm serve acme/chat-7b"
+
+
+def engine(
+    name: str, log: str, script: str = SERVES, arguments: str = "", **pod: Any
+) -> list[dict[str, Any]]:
+    """A ConfigMap with a log, and a pod that prints it."""
+    mounts = [{"name": "start", "mountPath": "/start"}, {"name": "state", "mountPath": "/state"}]
+    container = {
+        "name": "vllm",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", f"{script} {arguments}".strip()],
+        "volumeMounts": mounts,
+        **pod,
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"log": log}},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+                "volumes": [
+                    {"name": "start", "configMap": {"name": name}},
+                    {"name": "state", "emptyDir": {}},
+                ],
+            },
+        },
+    ]
+
+
+def apply(bed: Bed, namespace: str, *items: dict[str, Any]) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+    bed.kubectl("-n", namespace, "apply", "--server-side", "-f", "-", input=text)
+
+
+def ready(bed: Bed, namespace: str, *names: str) -> None:
+    bed.kubectl(
+        "-n", namespace, "wait", "--for=condition=Ready", *(f"pod/{name}" for name in names), "--timeout=90s"
+    )
+
+
+def engines(bed: Bed, namespace: str, *arguments: str, kubeconfig: Path | None = None) -> Mapping[str, Any]:
+    """What `gpuctl vllm` knows of a namespace's engines, by pod."""
+    result = run("vllm", "-o", "json", *arguments, kubeconfig=kubeconfig or bed.kubeconfig)
+    assert result.returncode == 0, result.stderr
+    return {each["pod"]: each for each in json.loads(result.stdout) if each["namespace"] == namespace}
+
+
+def test_modes_are_read_from_live_logs(bed: Bed, namespace: str) -> None:
+    apply(
+        bed,
+        namespace,
+        *engine("graphs", make.graphs_log()),
+        *engine("eager", make.eager_log(), arguments="--enforce-eager"),
+        *engine("accident", make.eager_log()),
+        *engine("old", make.v0_log(utilization=0.95, took=1.0)),
+    )
+    ready(bed, namespace, "graphs", "eager", "accident", "old")
+    found = engines(bed, namespace)
+    modes = {name: (each["mode"]["graphs"], each["mode"]["confidence"]) for name, each in found.items()}
+    assert modes == {
+        "graphs": (True, "observed"),
+        "eager": (False, "observed"),
+        "accident": (False, "observed"),
+        "old": (True, "observed"),
+    }
+    assert found["graphs"]["mode"]["at"], "the kubelet tells when a line was written"
+    assert found["graphs"]["ranks"][0]["kvGib"] == 4.1
+    answer = check("vllm-mode", "-n", namespace, kubeconfig=bed.kubeconfig)
+    codes = {(code, name) for code, name in answer.found() if code != "VLM040"}
+    assert codes == {("VLM004", "accident"), ("VLM010", "old")}
+    whole = run("vllm", f"{namespace}/graphs", kubeconfig=bed.kubeconfig)
+    assert "Graph capturing finished in 7 secs, took 0.71 GiB" in whole.stdout
+
+
+def test_without_logs_the_arguments_tell(bed: Bed, namespace: str) -> None:
+    apply(bed, namespace, *engine("eager", make.graphs_log(), arguments="--enforce-eager"))
+    ready(bed, namespace, "eager")
+    found = engines(bed, namespace, "--logs", "none")
+    assert found["eager"]["mode"]["confidence"] == "inferred"
+    assert found["eager"]["mode"]["graphs"] is False
+    answer = check("vllm-mode", "-n", namespace, "--logs", "none", kubeconfig=bed.kubeconfig)
+    assert answer.verdicts()["readable-logs"] == "not-proven"
+    assert answer.verdicts()["known-modes"] == "pass"
+
+
+def test_a_log_that_may_not_be_read_is_a_proof_not_proven(
+    bed: Bed, namespace: str, user: Callable[..., Path]
+) -> None:
+    apply(bed, namespace, *engine("chat", make.graphs_log()))
+    ready(bed, namespace, "chat")
+    reads = {"apiGroups": ["", "apps"], "verbs": ["get", "list"]}
+    kinds = ["pods", "nodes", "services", "configmaps", "deployments"]
+    limited = user("no-logs", [{**reads, "resources": kinds}])
+    answer = check("vllm-mode", "-n", namespace, kubeconfig=limited)
+    assert answer.verdicts()["readable-logs"] == "not-proven"
+    assert answer.verdicts()["known-modes"] == "pass"
+
+
+def test_a_restart_and_the_log_before(bed: Bed, namespace: str) -> None:
+    """Fails once with a message, then serves: first failed, then well."""
+    error = make.failed_log(
+        "ValueError: No available memory for the cache blocks. Try increasing", version="0.22.1"
+    )
+    script = (
+        "vllm() { if [ -f /state/ran ]; then cat /start/log; exec sleep 1000000; fi; "
+        "touch /state/ran; cat /start/error; sleep 1; exit 1; }; vllm serve acme/chat-7b"
+    )
+    items = engine("chat", make.graphs_log(), script)
+    items[0]["data"]["error"] = error
+    apply(bed, namespace, *items)
+
+    def restarts() -> bool:
+        path = "jsonpath={.status.containerStatuses[0].restartCount}"
+        return bed.kubectl("-n", namespace, "get", "pod", "chat", "-o", path) == "1"
+
+    bed.wait(restarts, 90, "a restart")
+    ready(bed, namespace, "chat")
+    found = engines(bed, namespace)["chat"]
+    assert found["state"] == "serving"
+    assert found["mode"]["confidence"] == "observed"
+    assert "failure" not in found, "the running process is well"
+
+
+def test_a_crash_loop_is_called_by_its_cause(bed: Bed, namespace: str) -> None:
+    error = make.failed_log(
+        "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU "
+        "memory "
+        "utilization (0.92, 21.67 GiB). Decrease GPU memory utilization"
+    )
+    script = "vllm() { cat /start/log; sleep 1; exit 1; }; vllm serve acme/chat-7b"
+    apply(bed, namespace, *engine("chat", error, script))
+
+    def failing() -> bool:
+        path = "jsonpath={.status.containerStatuses[0].state.waiting.reason}"
+        return bed.kubectl("-n", namespace, "get", "pod", "chat", "-o", path) == "CrashLoopBackOff"
+
+    bed.wait(failing, 90, "a crash loop")
+    answer = check("vllm-mode", "-n", namespace, kubeconfig=bed.kubeconfig)
+    assert ("VLM020", "chat") in answer.found()
+
+
+def test_rotation_takes_the_evidence_away(bed: Bed, namespace: str, tmp_path: Path) -> None:
+    """The kubelet keeps the newest file: the start is gone, and that is no fault and not incomplete."""
+    request = 'INFO:     10.0.3.7:41822 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+    script = (
+        "vllm() { cat /start/log; sleep 2; while [ ! -f /state/stop ]; do "
+        f"yes '(APIServer pid=1) {request}' | head -n 20000; cat /start/stats; sleep 1; done; exec sleep "
+        "1000000; }; "
+        "vllm serve acme/chat-7b"
+    )
+    items = engine("chat", make.graphs_log(), script)
+    items[0]["data"]["stats"] = make.stats_line(55.0, 7, 2) + "\n"
+    apply(bed, namespace, *items)
+    ready(bed, namespace, "chat")
+
+    def rotated() -> bool:
+        head = bed.kubectl("-n", namespace, "logs", "chat", "--limit-bytes=200", check=False)
+        return bool(head) and "version" not in head
+
+    try:
+        bed.wait(rotated, SECONDS_TO_ROTATE * 2, "the kubelet to rotate the log")
+    finally:
+        bed.kubectl("-n", namespace, "exec", "chat", "--", "touch", "/state/stop", check=False)
+    found = engines(bed, namespace)["chat"]
+    assert (found["mode"]["confidence"], found["mode"]["graphs"]) == ("inferred", True)
+    answer = check(
+        "vllm-mode", "-n", namespace, "--save", str(tmp_path / "snapshot"), kubeconfig=bed.kubeconfig
+    )
+    assert answer.verdicts()["known-modes"] == "pass"
+    assert answer.code == 0
+    stored = list((tmp_path / "snapshot").rglob("chat/*.log"))
+    assert stored
+    assert all("POST" not in file.read_text() for file in stored), "requests are not stored"
+
+
+def test_a_snapshot_tells_the_same_and_holds_no_keys(bed: Bed, namespace: str, tmp_path: Path) -> None:
+    secret = "sk-this-must-not-be-stored-0123456789"
+    text = (
+        make.record(f"non-default args: {{'model': 'm', 'api_key': ['{secret}']}}", "utils.py")
+        + "\n"
+        + make.graphs_log()
+    )
+    apply(bed, namespace, *engine("chat", text, arguments=f"--api-key {secret}"))
+    ready(bed, namespace, "chat")
+    where = tmp_path / "snapshot.tar.gz"
+    live = check("vllm-mode", "-n", namespace, "--save", str(where), kubeconfig=bed.kubeconfig)
+    folder = tmp_path / "open"
+    folder.mkdir()
+    subprocess.run(["tar", "-xzf", str(where), "-C", str(folder)], check=True)
+    assert all(secret.encode() not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert secret not in json.dumps(live.report)
+    again = check("vllm-mode", "--from", str(where))
+    assert again.fingerprints() == live.fingerprints()
+    assert again.verdicts() == live.verdicts()
+
+
+def test_a_memory_baseline(bed: Bed, namespace: str, tmp_path: Path) -> None:
+    apply(bed, namespace, *engine("chat", make.graphs_log()))
+    ready(bed, namespace, "chat")
+    file = tmp_path / "baseline.json"
+    engines(bed, namespace, "--save-memory-baseline", str(file))
+    bed.kubectl("-n", namespace, "delete", "pod", "chat", "--force", "--grace-period=0")
+    apply(bed, namespace, *engine("chat", make.graphs_log(kv=2.0)))
+    ready(bed, namespace, "chat")
+    result = run("vllm", f"{namespace}/chat", "--memory-baseline", str(file), kubeconfig=bed.kubeconfig)
+    assert "KV cache 4.10 to 2.00 GiB" in result.stdout
+
+
+# 500 engines
+
+MANY, NODES = 500, 20
+
+
+@pytest.fixture
+def many(bed: Bed, namespace: str, tmp_path: Path) -> Iterator[str]:
+    """Engines on simulated nodes, all with one log of a megabyte that a busy engine would have."""
+    log = tmp_path / "engine.log"
+    request = 'INFO:     10.0.3.7:41822 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+    text = make.graphs_log() + (request * 100 + make.stats_line() + "\n") * 120
+    at = "2026-11-30T10:00:00.000000000Z"
+    log.write_text("".join(f"{at} stdout F {line}\n" for line in text.split("\n")))
+    os.chmod(tmp_path, 0o755)
+    apply(bed, namespace, *(_node(f"sim-{namespace}-{number}") for number in range(NODES)))
+    apply(bed, namespace, _logs(namespace, log), *(_pod(number, namespace) for number in range(MANY)))
+
+    def running() -> bool:
+        listed = bed.kubectl(
+            "-n", namespace, "get", "pods", "--field-selector=status.phase=Running", "-o", "name"
+        )
+        return len(listed.split()) == MANY
+
+    bed.wait(running, 180, f"{MANY} simulated engines")
+    yield namespace
+    bed.kubectl("delete", "clusterlogs", namespace, "--ignore-not-found")
+    bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    bed.kubectl("delete", "nodes", *(f"sim-{namespace}-{number}" for number in range(NODES)), "--wait=false")
+
+
+def _node(name: str) -> dict[str, Any]:
+    capacity = {"nvidia.com/gpu": "32", "cpu": "512", "memory": "4Ti", "pods": "200"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"nvidia.com/gpu.memory": "81559", "kubernetes.io/hostname": name},
+        },
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+def _pod(number: int, namespace: str) -> dict[str, Any]:
+    made = make.pod(
+        f"chat-{number}",
+        make.container(),
+        namespace=namespace,
+        labels={},
+        node=f"sim-{namespace}-{number % NODES}",
+    )
+    del made["status"], made["metadata"]["ownerReferences"]
+    made["spec"]["tolerations"] = [{"operator": "Exists"}]
+    return made
+
+
+def _logs(namespace: str, file: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterLogs",
+        "metadata": {"name": namespace},
+        "spec": {
+            "selector": {"matchNamespaces": [namespace]},
+            "logs": [{"containers": ["vllm"], "logsFile": str(file)}],
+        },
+    }
+
+
+@pytest.mark.slow
+def test_five_hundred_engines(bed: Bed, many: str) -> None:
+    started = time.monotonic()
+    answer = check("vllm-mode", "-n", many, kubeconfig=bed.kubeconfig)
+    taken = time.monotonic() - started
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024  # of every program a test has run
+    (found,) = answer.report["checks"]
+    modes = [facts["mode"]["confidence"] for each in found["subjects"] for facts in each["facts"]["engines"]]
+    assert modes == ["observed"] * MANY
+    assert taken < 90
+    assert peak < 150, f"{peak} MiB"
+    assert "reading" in answer.said, "the wait is explained"
