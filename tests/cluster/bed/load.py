@@ -92,7 +92,7 @@ def loaded(bed: Bed, nodes: int = 2000, pods: int = 20_000, namespaces: int = 40
     try:
         _renew(etcd, load)
         etcd.put((REGISTRY + key, value) for key, value in load.objects())
-        bed.wait(lambda: _arrived(bed, load), 120, "the load's arrival at the API server")
+        bed.wait(lambda: _arrived(bed, load), 300, "the load's arrival at the API server")
         yield load
     finally:
         done.set()
