@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -17,7 +17,8 @@ from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
 
 T = TypeVar("T")
 
-LIMIT_BYTES: Final = 1 << 20  # from the beginning: what matters of an engine is said when it starts
+LIMIT_BYTES: Final = 1 << 19  # from the beginning: what matters of an engine is said when it starts
+LAST_LINES: Final = 100  # of a longer log, for what changes: how busy it is
 SECONDS: Final = 15.0  # for one log: a kubelet that hangs costs no more
 AT_ONCE: Final = 12
 
@@ -61,10 +62,12 @@ class LogReader:
     def _one(self, log: Log, parse: Callable[[str], T], keep: Callable[[str], str]) -> State[T] | None:
         """None if the container never wrote this log. A mistake in `parse` costs this log alone."""
         try:
-            text = self._text(log)
-            if text is None:
+            beginning = self._text(log, limitBytes=LIMIT_BYTES)
+            if beginning is None:
                 return None
-            self.sink.log(log, keep(text), truncated=len(text.encode()) >= LIMIT_BYTES)
+            cut = len(beginning) >= LIMIT_BYTES * 9 // 10  # characters, where the limit counts bytes
+            text = f"{beginning}\n{self._end(log)}" if cut else beginning
+            self.sink.log(log, lambda: keep(text), truncated=cut)
             return Known(parse(text))
         except NotKnown as gap:
             if isinstance(gap.state, Unknown):
@@ -73,8 +76,15 @@ class LogReader:
         except Exception as error:  # noqa: BLE001 - the border around one entry: a bug here must not cost the others
             return Unknown(Reason.INTERNAL, f"{type(error).__name__}: {error}", str(log))
 
-    def _text(self, log: Log) -> str | None:
-        reply = self._reply(log)
+    def _end(self, log: Log) -> str:
+        """The last lines of a long log; nothing where they can't be had, for the beginning is what counts."""
+        try:
+            return self._text(log, tailLines=LAST_LINES, limitBytes=LIMIT_BYTES) or ""
+        except NotKnown:
+            return ""
+
+    def _text(self, log: Log, **limits: int) -> str | None:
+        reply = self._reply(log, limits)
         if reply.status == _NOT_FOUND and errors.is_absent(reply.body):
             return None
         if reply.status == _BAD_REQUEST and any(words.encode() in reply.body for words in _NEVER_WRITTEN):
@@ -86,15 +96,15 @@ class LogReader:
             raise NotKnown(Unknown(Reason.SERVER_ERROR, message, str(log)))
         return reply.body.decode(errors="replace")
 
-    def _reply(self, log: Log) -> Reply:
+    def _reply(self, log: Log, limits: Mapping[str, int]) -> Reply:
         limit = self.deadline.sooner(SECONDS)
         what = str(log)
-        request = in_background(lambda: self.connection.get(_path(log), what, limit))
+        request = in_background(lambda: self.connection.get(_path(log, limits), what, limit))
         return limit.result(what, request)
 
 
-def _path(log: Log) -> str:
-    query = {"container": log.container, "limitBytes": LIMIT_BYTES, "timestamps": "true"}
+def _path(log: Log, limits: Mapping[str, int]) -> str:
+    query = {"container": log.container, "timestamps": "true", **limits}
     if log.previous:
         query["previous"] = "true"
     namespace, pod = quote(log.pod.namespace, safe=""), quote(log.pod.name, safe="")

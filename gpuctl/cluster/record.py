@@ -9,7 +9,7 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,11 +112,11 @@ class Recorder:
         with self._lock:
             self._served[group] = tuple(versions)
 
-    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
         """Writes what may be kept of a log, masked, and how much of it was read."""
         if self._failure:
             return
-        text = masked_text(kept)
+        text = masked_text(kept())
         try:
             file = self._folder / log_path(log)
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -38,7 +38,7 @@ class Sink(Protocol):
         """What discovery said of an API group."""
         ...
 
-    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
         """What may be kept of a log; `truncated` if it was not read to its end."""
         ...
 
@@ -98,7 +98,7 @@ class NoSink:
     def served(self, group: str, versions: Sequence[str]) -> None:
         pass
 
-    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
+    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
         pass
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:

@@ -15,7 +15,7 @@ from gpuctl.vllm.lines import Line, lines
 from gpuctl.vllm.log import EngineLog
 from gpuctl.vllm.sentences import SENTENCES, failed
 
-LONG: Final = 1_000_000  # characters; a longer log was surely not read to its end
+LONG: Final = 470_000  # characters; a longer log was surely not read to its end
 _REQUEST: Final = re.compile(r' - "(?:GET|POST|HEAD) /[^"\s]* HTTP/1')
 
 

@@ -75,8 +75,8 @@ class Recorded(NoSink):
     def served(self, group: str, versions: Sequence[str]) -> None:
         self.groups[group] = versions
 
-    def log(self, log: Log, kept: str, *, truncated: bool) -> None:
-        self.logs[str(log)] = (kept, truncated)
+    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
+        self.logs[str(log)] = (kept(), truncated)
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
         self.gaps.append(("pods/log", gap.reason, "", str(log), ""))
