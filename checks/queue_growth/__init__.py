@@ -11,6 +11,7 @@ from gpuctl.checks.queue_growth.growth import bearable_waits
 from gpuctl.checks.queue_growth.held import bounded_holders, used_quota
 from gpuctl.checks.queue_growth.jobs import queued_jobs
 from gpuctl.checks.queue_growth.machine import placed_pods, real_quota, separate_flavors
+from gpuctl.checks.queue_growth.over_time import steady_backlogs, steady_past
 from gpuctl.checks.queue_growth.requests import possible_requests
 from gpuctl.checks.queue_growth.waits import moving_lines
 
@@ -34,5 +35,7 @@ CHECK = Check(
         real_quota,
         placed_pods,
         separate_flavors,
+        steady_backlogs,
+        steady_past,
     ),
 )

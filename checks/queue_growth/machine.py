@@ -93,6 +93,7 @@ def _amounts(footing: Footing) -> Iterator[Finding]:
             yield _out_of_service(footing, resource, promised, usable)
         elif outside and promised + outside > there:
             yield _taken(footing, resource, promised, there, outside)
+    footing.must_be_whole()
 
 
 def _too_much(footing: Footing, resource: str, promised: Amount, there: Amount) -> Finding:
@@ -278,8 +279,8 @@ def separate_flavors(footings: Each[Ref, Footing]) -> Iterator[Finding]:
     for resource in sorted({resource for each in known for resource in each.accelerators}):
         for group in overlapping([each for each in known if resource in each.accelerators]):
             yield from _overlap(resource, group)
-    for _ in footings:  # raises NotKnown for a flavor that could not be read
-        pass
+    for each in footings:  # raises NotKnown for a flavor that could not be read
+        each.must_be_whole()
 
 
 def _overlap(resource: str, group: Sequence[Footing]) -> Iterator[Finding]:

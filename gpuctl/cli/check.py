@@ -11,6 +11,7 @@ from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
 from gpuctl.cli.consent import DryRunOption, ReadOnlyOption, SecretOption
 from gpuctl.cli.looking import with_looking
+from gpuctl.cli.watching import PrometheusOption, WindowOption
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport, CheckItem
@@ -75,6 +76,8 @@ def check(
     dry_run: DryRunOption = None,
     read_only: ReadOnlyOption = False,
     read_webhook_secret: SecretOption = False,
+    window: WindowOption = None,
+    prometheus: PrometheusOption = "",
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
     quiet: Annotated[
@@ -98,6 +101,7 @@ def check(
     from gpuctl.cli.policies import load_policy
     from gpuctl.cli.reports import fingerprints
     from gpuctl.cli.selection import selected
+    from gpuctl.cli.watching import longer, watching
 
     request_outputs = outputs.parse(output or [])
     chosen = load_policy(policy)
@@ -116,10 +120,12 @@ def check(
     request = Request(
         selected(checks or []), chosen, gate, fingerprints(baseline), arguments=looking.arguments
     )
-    given = consent(dry_run, read_only=read_only, webhook_secret=read_webhook_secret)
+    given = watching(
+        consent(dry_run, read_only=read_only, webhook_secret=read_webhook_secret), window, prometheus
+    )
     probing = looking.unless(read_only=read_only)
     with doors.open_door(
-        access, from_, save, seconds(deadline), logs=logs, consent=given, probing=probing
+        access, from_, save, longer(seconds(deadline), given), logs=logs, consent=given, probing=probing
     ) as door:
         report = _run(request, door, request_outputs, verbose=verbose, quiet=quiet)
     for each in request_outputs:

@@ -10,6 +10,7 @@ import typer
 
 from gpuctl.cli.access import with_access
 from gpuctl.cli.looking import with_looking
+from gpuctl.cli.watching import PrometheusOption, WindowOption
 
 if TYPE_CHECKING:
     from gpuctl.audit.catalogue import Catalogue
@@ -25,6 +26,8 @@ def snapshot(
     logs: Annotated[
         str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are stored.")
     ] = "all",
+    window: WindowOption = None,
+    prometheus: PrometheusOption = "",
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     *,
     access: Access,
@@ -40,13 +43,17 @@ def snapshot(
     from gpuctl.cli import doors, screen
     from gpuctl.cli.border import INCOMPLETE, warn
     from gpuctl.cli.duration import seconds
+    from gpuctl.cli.watching import longer, watching
+    from gpuctl.cluster.consent import Consent
     from gpuctl.facts.gather import gather
     from gpuctl.report.words import some
 
+    given = watching(Consent(), window, prometheus)
+    time = longer(seconds(deadline), given)
     installed = catalogue()
     wanted = [need for check in installed.checks for need in check.needs]
     with (
-        doors.open_door(access, None, path, seconds(deadline), logs=logs, probing=looking.probing) as door,
+        doors.open_door(access, None, path, time, logs=logs, consent=given, probing=looking.probing) as door,
         screen.Progress(f"reading {door.name}").shown() as progress,
     ):
         door.report_to(progress.told)

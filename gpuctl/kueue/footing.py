@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, value
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, value
 from gpuctl.kueue.objects import ClusterQueue, PlacedPod, ResourceFlavor, ResourceNode, Workload
 from gpuctl.kueue.placement import barring_taints, stands_for
 from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
 from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator
-from gpuctl.kueue.quota import Cell
+from gpuctl.kueue.quota import limits, reserved
 from gpuctl.kueue.scene import Line, Scene
 
 # Labels by which something is asked of a node; what it has is told by others.
@@ -79,18 +79,29 @@ class Footing:
 
     @cached_property
     def promised(self) -> Mapping[str, Amount]:
-        """The quota that queues and cohorts promise, by resource."""
+        """The quota that queues and cohorts promise, by resource; without cohorts that could not be read."""
+        cohorts = self.scene.written.cohorts
+        written = [each.spec.resource_groups for each in self.scene.written.queues]
+        if isinstance(cohorts, Known):
+            written += [each.spec.resource_groups for _, each in cohorts.value.known()]
         found: dict[str, Amount] = {}
-        for member in self.scene.tree.members:
-            for (flavor, resource), limits in member.limits.items():
+        for groups in written:
+            for (flavor, resource), each in limits(groups).items():
                 if flavor == self.name:
-                    found[resource] = found.get(resource, 0) + limits.nominal
+                    found[resource] = found.get(resource, 0) + each.nominal
         return found
+
+    def must_be_whole(self) -> None:
+        """Raises NotKnown if more may be promised than could be read."""
+        cohorts = self.scene.written.cohorts
+        if not isinstance(cohorts, Inapplicable):
+            for _ in value(cohorts):
+                pass
 
     def reserved(self, resource: str) -> Amount:
         """What is held of it, over all queues."""
-        cell: Cell = (self.name, resource)
-        return sum(member.used.get(cell, 0) for member in self.scene.tree.members)
+        uses = (reserved(each).get((self.name, resource), 0) for each in self.scene.written.queues)
+        return sum(uses)
 
     def offered(self, resource: str, nodes: Iterable[ResourceNode]) -> Amount:
         """What nodes offer of a resource that Kueue counts, in Kueue's units. Raises NotKnown."""

@@ -34,9 +34,7 @@ def measured(line: Line) -> Hurt:
 
 
 def _idle(line: Line) -> Amount:
-    rooms = (
-        line.scene.lending.room(line.name, cell).free for cell in cells(line.queue) if is_accelerator(cell[1])
-    )
+    rooms = (line.tree.room(line.name, cell).free for cell in cells(line.queue) if is_accelerator(cell[1]))
     return sum(max(0, each) for each in rooms)
 
 

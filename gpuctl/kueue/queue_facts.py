@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from gpuctl.facts.fact import NOW, Maybe, Objects, given
+from gpuctl.facts.fact import NOW, Maybe, Metrics, Objects, Sampled, given
 from gpuctl.facts.kinds import Ref, View
+from gpuctl.facts.metrics import Labels, Points, increase
 from gpuctl.facts.objects import Namespace
-from gpuctl.facts.state import Each, Inapplicable, NotKnown, State, attempt, value
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, attempt, value
 from gpuctl.kueue import scene as scenes
 from gpuctl.kueue import settings as manager_settings
 from gpuctl.kueue.causes.diagnosis import Diagnosed
 from gpuctl.kueue.facts import CONFIG_MAPS, NAMESPACES, as_collection, kueue_managers, mounted
 from gpuctl.kueue.footing import Footing, Ground
+from gpuctl.kueue.growth import LEAST, Count
 from gpuctl.kueue.manager import Manager
 from gpuctl.kueue.objects import (
     AdmissionCheck,
@@ -26,6 +30,7 @@ from gpuctl.kueue.objects import (
     ResourceFlavor,
     ResourceNode,
     Topology,
+    WatchedQueue,
     Workload,
 )
 from gpuctl.kueue.pods import Owned
@@ -148,4 +153,49 @@ def owners_of_workloads(workloads: State[Each[Ref, Workload]]) -> State[frozense
     """The uids that Workloads belong to. Unknown as a value, so that a Job without need of it is judged."""
     return attempt(
         lambda: frozenset(owner.uid for each in value(workloads) for owner in each.metadata.owner_references)
+    )
+
+
+WATCHED = Sampled(WatchedQueue)
+# Followers of a manager with several replicas count too, since 0.16 under another role; older ones are equal.
+_LEADER = 'replica_role!="follower"'
+PENDING = Metrics(
+    f"sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{{{_LEADER}}}))", 6
+)
+ADMISSIONS = Metrics(
+    f"sum by (cluster_queue) (max by (cluster_queue) (kueue_admitted_workloads_total{{{_LEADER}}}))", 6
+)
+
+
+@given(WATCHED)
+def queues_over_a_while(rounds: Each[datetime, Each[Ref, WatchedQueue]]) -> Each[Ref, Sequence[Count]]:
+    """How many waited in each queue, round by round. A round that failed is left out; if too few are left,
+    nothing can be told."""
+    counts: dict[Ref, list[Count]] = {}
+    for at, queues in sorted(rounds.known()):
+        for ref, queue in queues.known():
+            counts.setdefault(ref, []).append((at, float(queue.status.pending_workloads)))
+    told = len(tuple(rounds.known()))
+    gaps = tuple(rounds.gaps()) if told < LEAST else ()
+    return Each({ref: Known(tuple(each)) for ref, each in counts.items()}, gaps)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a Prometheus knows of a queue: how many waited, and how many were admitted."""
+
+    waited: Points
+    admitted: float
+
+
+@given(PENDING, ADMISSIONS)
+def queues_over_hours(waiting: Each[Labels, Points], admissions: Each[Labels, Points]) -> Each[Ref, Past]:
+    admitted = {labels: increase(points) for labels, points in admissions.known()}
+    return Each.of(
+        {
+            Ref(ClusterQueue.of, dict(labels).get("cluster_queue", "")): Past(
+                points, admitted.get(labels, 0.0)
+            )
+            for labels, points in waiting.known()
+        }
     )

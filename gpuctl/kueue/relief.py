@@ -50,7 +50,7 @@ def relief(cause: Cause, line: Line) -> Relief | None:
     """The smallest changes that help; None where quota is not the matter. Raises NotKnown."""
     if cause.trouble not in _BY_QUOTA or not cause.missing:
         return None
-    cell, tree = (cause.flavor, cause.resource), line.scene.lending
+    cell, tree = (cause.flavor, cause.resource), line.tree
     now = _BY_QUOTA[cause.trouble]
     return Relief(
         cause.resource,
@@ -97,7 +97,7 @@ def _with(tree: Tree, queue: str, cell: Cell, limits: Limits) -> Tree:
 def _free(line: Line, cell: Cell) -> Iterator[tuple[str, Amount]]:
     """Queues that have some of their own left which nobody has borrowed, those with most first; three of
     them."""
-    tree = line.scene.lending
+    tree = line.tree
     left = {
         member.name: min(
             tree.has(member, cell) - tree.reserved(member, cell), tree.room(member.name, cell).free

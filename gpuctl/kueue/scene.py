@@ -55,6 +55,11 @@ class Scene:
         return quota.tree(self.written.queues, _or_none(self.written.cohorts))
 
     @cached_property
+    def alone(self) -> Tree:
+        """The queues that are in no cohort: nothing need be known of cohorts for them."""
+        return quota.tree((each for each in self.written.queues if not each.cohort), ())
+
+    @cached_property
     def lending(self) -> Tree:
         """Those that Kueue reckons with."""
         return self.tree.without(self.inactive)
@@ -129,6 +134,11 @@ class Line:
         return (*self.waiting, *self.holding, *self.others)
 
     @property
+    def tree(self) -> Tree:
+        """The tree of quota it is in, as Kueue reckons. Raises NotKnown if that depends on unknown cohorts."""
+        return self.scene.lending if self.queue.cohort else self.scene.alone
+
+    @property
     def oldest(self) -> Workload | None:
         """Who waits longest; None if nobody waits."""
         return max(self.waiting, key=self.waited, default=None)
@@ -155,17 +165,17 @@ class Line:
     @cached_property
     def at_most(self) -> Search:
         """A search in an empty cluster."""
-        return self._search(self.scene.lending, now=False)
+        return self._search(self.tree, now=False)
 
     @cached_property
     def at_once(self) -> Search:
         """A search with what is in use."""
-        return self._search(self.scene.lending, now=True)
+        return self._search(self.tree, now=True)
 
     @cached_property
     def if_all_lent(self) -> Search:
         """A search in an empty cluster whose queues are all active and lend all they have."""
-        return self._search(self.scene.generous, now=False)
+        return self._search(self.scene.generous if self.queue.cohort else self.scene.alone, now=False)
 
     def _search(self, tree: Tree, *, now: bool) -> Search:
         def room(cell: Cell) -> int:

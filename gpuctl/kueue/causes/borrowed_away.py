@@ -13,7 +13,7 @@ def cause(waiter: Waiter) -> Cause | None:
     lacking, line = nearest(waiter.now), waiter.line
     if lacking is None or line.queue.spec.preemption.reclaim_within_cohort != "Never":
         return None
-    cell, tree = (lacking.flavor, lacking.resource), line.scene.lending
+    cell, tree = (lacking.flavor, lacking.resource), line.tree
     own = tree.queue(line.name)
     if tree.reserved(own, cell) + lacking.asked > tree.has(own, cell):
         return None

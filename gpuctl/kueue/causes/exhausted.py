@@ -10,7 +10,7 @@ from gpuctl.kueue.scene import Waiter
 
 
 def cause(waiter: Waiter) -> Cause | None:
-    lacking, tree = nearest(waiter.now), waiter.line.scene.lending
+    lacking, tree = nearest(waiter.now), waiter.line.tree
     own = tree.queue(waiter.line.name)
     if lacking is None or not own.parent:
         return None
