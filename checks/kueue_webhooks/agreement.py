@@ -80,11 +80,17 @@ def _places(installation: Installation) -> tuple[list[Place], NotKnown | None]:
 
 
 def _sides(places: Sequence[Place]) -> list[Side]:
-    """The places by the keys they trust, the largest side first; of equal ones the newest CA's."""
-    by_keys: dict[frozenset[str], Side] = {}
+    """The places by the keys they trust, the largest side first; of equal ones the newest CA's.
+
+    Places that share a key are one side: while a CA is changed by plan, some trust both the old and the new.
+    """
+    sides: list[tuple[frozenset[str], Side]] = []
     for place in places:
-        by_keys.setdefault(place.bundle.keys, []).append(place)
-    return sorted(by_keys.values(), key=_weight, reverse=True)
+        akin = [side for side in sides if side[0] & place.bundle.keys]
+        apart = [side for side in sides if not side[0] & place.bundle.keys]
+        keys = place.bundle.keys.union(*(keys for keys, _ in akin))
+        sides = [*apart, (keys, [*(each for _, side in akin for each in side), place])]
+    return sorted((side for _, side in sides), key=_weight, reverse=True)
 
 
 def _weight(side: Side) -> tuple[int, datetime, str]:

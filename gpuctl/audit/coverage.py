@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpuctl.audit.mask import masked_text
 from gpuctl.audit.report import Coverage, MissingItem
 from gpuctl.facts.fact import Fact, Named, Read, graph
 from gpuctl.facts.gather import Facts
@@ -35,7 +36,9 @@ def _read(fact: Read[Any], facts: Facts) -> int:
 def _missing(fact: Read[Any], facts: Facts) -> Iterator[MissingItem]:
     state = facts.state(fact)
     if isinstance(state, Unknown):
-        yield MissingItem(resource=state.what or fact.name, reason=state.reason.value, message=state.message)
+        yield MissingItem(
+            resource=state.what or fact.name, reason=state.reason.value, message=masked_text(state.message)
+        )
     if isinstance(state, Known) and isinstance(state.value, Each):
         yield from _gaps(state.value)
 
@@ -45,11 +48,11 @@ def _gaps(collection: Each[Any, Any]) -> Iterator[MissingItem]:
         if isinstance(state, Unknown):
             yield _item(key, state)
     for hole in collection.holes:
-        yield MissingItem(resource=hole.what, reason=hole.reason.value, message=hole.message)
+        yield MissingItem(resource=hole.what, reason=hole.reason.value, message=masked_text(hole.message))
 
 
 def _item(key: object, gap: Unknown) -> MissingItem:
-    reason, message = gap.reason.value, gap.message
+    reason, message = gap.reason.value, masked_text(gap.message)
     if isinstance(key, Ref):
         return MissingItem(
             resource=key.kind.resource, namespace=key.namespace, name=key.name, reason=reason, message=message

@@ -31,12 +31,12 @@ class KueueWebhooksPolicy(_Part, frozen=True):
     `rotation_seconds`: bundles that disagree are taken for a rotation under way for so long.
     """
 
-    ca_expiry_warning_days: int = 30
+    ca_expiry_warning_days: int = 14
     rotation_seconds: int = 90
 
 
 class VllmRequirement(_Part, frozen=True, kw_only=True):
-    """The mode that some engines must run in. Every field given must match; globs, `Kind name` for `workload`."""
+    """The mode some engines must run in. Every field given must match: globs, `workload` as `Kind name`."""
 
     mode: Literal["report", "require-graphs", "require-eager"]
     namespace: str = "*"
@@ -162,7 +162,7 @@ BUILT_IN = {
     "strict": Policy(
         fail_on="warning",
         checks=ChecksPolicy(
-            kueue_webhooks=KueueWebhooksPolicy(ca_expiry_warning_days=90),
+            kueue_webhooks=KueueWebhooksPolicy(ca_expiry_warning_days=21),
             vllm_mode=VllmModePolicy(mode="require-eager"),
         ),
     ),

@@ -15,6 +15,7 @@ from gpuctl.audit.coverage import coverage
 from gpuctl.audit.decisions import Decisions
 from gpuctl.audit.finding import Finding
 from gpuctl.audit.judge import Gap, Judgement, Verdict, judge
+from gpuctl.audit.mask import masked_text
 from gpuctl.audit.outcome import Gate, check_verdict, outcome
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.audit.report import (
@@ -161,7 +162,7 @@ def _assertion(judgement: Judgement, facts: Facts) -> AssertionItem:
         statement=judgement.assertion.says,
         kind=judgement.assertion.strength.value,
         verdict=judgement.verdict.value,
-        reason=judgement.reason,
+        reason=masked_text(judgement.reason),
         looked=judgement.looked,
         findings=tuple(_finding(finding, facts) for finding in _sorted(judgement.findings)),
         unknown=tuple(_gap(gap) for gap in judgement.gaps),
@@ -180,11 +181,11 @@ def _finding(finding: Finding, facts: Facts) -> FindingItem:
         code=finding.code.id,
         severity=finding.weight.value,
         object=object_ref(finding.object),
-        message=finding.message,
+        message=masked_text(finding.message),
         evidence=tuple(
             EvidenceItem(
                 source=f"{item.source} {item.where}".rstrip(),
-                observed=item.observed,
+                observed=masked_text(item.observed),
                 at=facts.read_at(item.source),
             )
             for item in finding.evidence
@@ -206,7 +207,7 @@ def object_ref(ref: Ref) -> ObjectRef:
 
 def _gap(gap: Gap) -> UnknownItem:
     name = gap.subject if isinstance(gap.subject, str) else str(gap.subject)
-    return UnknownItem(object=name, reason=gap.state.reason.value, message=gap.state.message)
+    return UnknownItem(object=name, reason=gap.state.reason.value, message=masked_text(gap.state.message))
 
 
 def _subjects(check: Check, facts: Facts) -> Iterator[SubjectItem]:

@@ -35,6 +35,11 @@ _JSON_HEAD: Final = re.compile(
 _YAML_KIND: Final = re.compile(rb"^kind: *[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
 _YAML_VERSION: Final = re.compile(rb"^apiVersion: *[\"']?([\w./-]+)[\"']?\s*$", re.MULTILINE)
 _YAML_SPLIT: Final = re.compile(rb"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_JSON_BEGINS: Final = re.compile(rb"^\{", re.MULTILINE)
+_JSON_LIST: Final = re.compile(rb'"kind"\s*:\s*"\w*List"')
+# What a server answers in place of objects: an error, or what `kubectl get` prints and garbage collection needs.
+_NO_OBJECTS: Final = frozenset({"Status", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_NO_OBJECTS_GROUPS: Final = frozenset({"", "meta.k8s.io"})
 
 
 class Type(NamedTuple):
@@ -61,9 +66,15 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of one type was here, perhaps an empty one."""
+    """A list of one type was here, perhaps an empty one, or one page of it.
+
+    `more`: further pages follow, with `left` objects as far as that is known.
+    """
 
     type: Type
+    items: int = 0
+    more: bool = False
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +166,16 @@ def _no_objects(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 def _head(text: bytes) -> str:
     """The one kind a text can hold by its first lines, even if the rest of it is broken, or ANY_KIND."""
     if text.lstrip()[:1] == b"{":
-        found = _JSON_HEAD.match(text)
+        found = None if _goes_on(text) else _JSON_HEAD.match(text)
         kinds = [found["kind"]] if found else []
     else:
         kinds = [] if _YAML_SPLIT.search(text) else _YAML_KIND.findall(text)
     return kinds[0].decode().removesuffix("List") if len(kinds) == 1 else ANY_KIND
+
+
+def _goes_on(text: bytes) -> bool:
+    """Whether another JSON document may follow the first."""
+    return any(len(begins.findall(text)) > 1 for begins in (_JSON_BEGINS, _JSON_LIST))
 
 
 class _Heading(msgspec.Struct, frozen=True, rename="camel"):
@@ -168,7 +184,16 @@ class _Heading(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Envelope(_Heading, frozen=True):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
     items: tuple[msgspec.Raw, ...] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue", "left": "remainingItemCount"}):
+    """metadata of a list. `name` is none that a list has."""
+
+    next: str | None = None
+    left: int | None = None
+    name: str | None = None
 
 
 def json_pieces(text: bytes) -> Iterator[Piece]:
@@ -207,13 +232,55 @@ def _opened(envelope: _Envelope, text: msgspec.Raw | bytes) -> Iterator[Piece]:
     type_ = Type.of(envelope.api_version, envelope.kind)
     if not (envelope.kind and type_.version):
         yield Foreign("it has no kind and apiVersion")
-    elif envelope.items is msgspec.UNSET or not envelope.kind.endswith("List"):
+    elif _is_no_object(type_.group, envelope.kind):
+        yield Damage(ANY_KIND, _instead(envelope.kind, text))
+    elif not envelope.kind.endswith("List"):
         yield Object(type_._replace(kind=envelope.kind), text)
-    elif type_.kind == ANY_KIND:
-        yield from _items(envelope.items or (), Type("", "", ""))
     else:
-        yield Listed(type_)
-        yield from _items(envelope.items or (), type_)
+        yield from _list(envelope, type_, text)
+
+
+def _list(envelope: _Envelope, of: Type, text: msgspec.Raw | bytes) -> Iterator[Piece]:
+    """A list, or an object whose kind is called like one: it has a name."""
+    about = _about(envelope.metadata)
+    if envelope.items is msgspec.UNSET:
+        named = about is not None and about.name
+        yield Object(of._replace(kind=envelope.kind), text) if named else Damage(of.kind, "a list without items")
+        return
+    items = envelope.items or ()
+    if about is None:
+        yield Damage(of.kind, "a list whose metadata can't be read")
+    elif of.kind == ANY_KIND and about.next:
+        yield Damage(ANY_KIND, "one page of a list")
+    elif of.kind != ANY_KIND:
+        yield Listed(of, len(items), bool(about.next or about.left), about.left or 0)
+    yield from _items(items, of if of.kind else Type("", "", ""))
+
+
+def _about(metadata: msgspec.Raw) -> _ListMeta | None:
+    try:
+        return msgspec.json.decode(metadata, type=_ListMeta | None) or _ListMeta()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_no_object(group: str, kind: str) -> bool:
+    return kind in _NO_OBJECTS and group in _NO_OBJECTS_GROUPS
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str = ""
+    code: int = 0
+
+
+def _instead(kind: str, text: msgspec.Raw | bytes) -> str:
+    """What a server said where objects were expected: mostly why not."""
+    try:
+        status = msgspec.json.decode(text, type=_Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = _Status()
+    said = " ".join(part for part in (str(status.code or ""), status.message) if part)
+    return f"a {kind} instead of objects" + (f" ({said})" if said else "")
 
 
 def _items(items: tuple[msgspec.Raw, ...], of: Type) -> Iterator[Piece]:
@@ -224,7 +291,12 @@ def _items(items: tuple[msgspec.Raw, ...], of: Type) -> Iterator[Piece]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             yield Damage(of.kind, f"an item of a list: {error}")
         else:
-            yield from _item(own, of, item)
+            yield from json_pieces(bytes(item)) if _may_be_a_list(own) else _item(own, of, item)
+
+
+def _may_be_a_list(own: _Heading) -> bool:
+    """Also what stands in place of objects: `jq -s` makes an array of such answers."""
+    return own.kind.endswith("List") or own.kind in _NO_OBJECTS
 
 
 def _item(own: _Heading, of: Type, text: msgspec.Raw) -> Iterator[Piece]:

@@ -24,7 +24,7 @@ from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handsh
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.logs import LIMIT_BYTES
-from gpuctl.cluster.mask import masked, masked_text
+from gpuctl.audit.mask import masked, masked_text
 from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path

@@ -13,7 +13,7 @@ import msgspec
 from gpuctl.cluster.archive import File
 from gpuctl.cluster.capture import Capture, Missing, Moment
 from gpuctl.cluster.documents import load_yaml
-from gpuctl.cluster.mask import masked, masked_text
+from gpuctl.audit.mask import masked, masked_text
 from gpuctl.facts.kinds import Answer, Attempt
 from gpuctl.facts.state import Known, Reason, State, Unknown
 

@@ -11,7 +11,7 @@ import msgspec
 from gpuctl.cluster.archive import File
 from gpuctl.cluster.capture import Capture, Missing, Moment
 from gpuctl.cluster.documents import load_yaml
-from gpuctl.cluster.mask import masked_text
+from gpuctl.audit.mask import masked_text
 from gpuctl.facts.state import Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 

@@ -101,8 +101,10 @@ class Manager:
         return tuple(dict.fromkeys(container(each, self.service).image for each in self.deployments))
 
     def _here(self, state: State[Each[Ref, V]]) -> Iterator[V]:
-        here = self.ref.namespace
-        return iter(value(state).where(lambda each: each.metadata.namespace == here))
+        """What is in this namespace: what could not be read in another is not this manager's matter."""
+        found = value(state)
+        here = {ref: each for ref, each in found.entries.items() if ref.namespace == self.ref.namespace}
+        return iter(Each(here, found.holes))
 
 
 def _belongs(each: EndpointSlice, service: Ref) -> bool:

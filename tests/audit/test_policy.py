@@ -21,7 +21,7 @@ def test_the_file_beside_the_person_is_found(tmp_path: Path) -> None:
     policy = load(None, tmp_path)
     assert policy.fail_on == "warning"
     assert policy.checks.kueue_webhooks.rotation_seconds == 10
-    assert policy.checks.kueue_webhooks.ca_expiry_warning_days == 30
+    assert policy.checks.kueue_webhooks.ca_expiry_warning_days == 14
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,18 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpuctl.audit.assertion import Assertion
+from gpuctl.audit.assertion import Assertion, every
 from gpuctl.audit.catalogue import Broken, Catalogue
+from gpuctl.audit.finding import Code, Evidence, Finding
 from gpuctl.audit.outcome import Gate
 from gpuctl.audit.policy import Acceptance, Policy
 from gpuctl.audit.report import AuditReport, CheckItem
 from gpuctl.audit.run import Observer, Request, audit
+from gpuctl.facts.fact import Objects, given
 from gpuctl.facts.state import Inapplicable, Reason, Unknown
 from gpuctl.report.data import to_json
 from tests.audit.helpers import a_pod_can_be_made, check, pods_are_good, pods_have_a_node, source
-from tests.facts.views import node, pod
+from tests.facts.views import PodView, node, pod
 from tests.memory import MemoryReader
 
 FORBIDDEN = {"nodes": Unknown(Reason.FORBIDDEN, "may not list nodes", "nodes")}
@@ -38,6 +41,7 @@ def report(
     return audit(Request(checks, Policy(), Gate(fail_on)), MemoryReader(items, **reader), source)
 
 
+TOLD = Code("TST004", "a pod talks")
 GOOD, BAD, POOR, HOME = pod("a"), pod("bad"), pod("poor"), node("default")
 
 
@@ -148,3 +152,20 @@ def test_a_required_check_that_is_not_run_is_missed() -> None:
     request = Request(Catalogue((check(pods_are_good),)), Policy(), Gate(require=("another",)))
     outcome = audit(request, MemoryReader([pod("a")]), source).outcome
     assert (outcome.exit_code, outcome.incomplete) == (3, True)
+
+
+def test_secrets_in_what_was_read_never_reach_a_report() -> None:
+    """A termination message or an error can hold what its author never meant to show."""
+    secret = "hf_abcdefghijklmnopqrstuvwxyz123456"
+    url = "https://bob:hunter2@example.org/x"
+    gap = Unknown(Reason.SERVER_ERROR, f"cannot reach {url} with {secret}", "nodes")
+
+    @every(Objects(PodView), "every pod is quiet", given())
+    def quiet(pod: PodView) -> Iterator[Finding]:
+        seen = Evidence(pod.ref, "{.status}", f"token {secret}")
+        yield Finding(TOLD, pod.ref, f"said {secret}", (seen,), "look", "mend it")
+
+    text = to_json(report(pod("a"), assertions=(quiet, pods_have_a_node), missing={"nodes": gap}))
+    assert "said <masked>" in text
+    assert secret not in text
+    assert "hunter2" not in text

@@ -110,7 +110,7 @@ DATED = {
     "expired": (rotators_ca(1, MADE - 400 * DAY, A_MOMENT - DAY), "KWH003"),
     "expires now": (rotators_ca(1, MADE, A_MOMENT), "KWH003"),
     "not yet valid": (rotators_ca(1, A_MOMENT + timedelta(hours=1), A_MOMENT + 900 * DAY), "KWH004"),
-    "expires soon": (rotators_ca(1, MADE, A_MOMENT + 29 * DAY), "KWH006"),
+    "expires soon": (rotators_ca(1, MADE, A_MOMENT + 13 * DAY), "KWH006"),
     "expires later": (rotators_ca(1, MADE, A_MOMENT + 31 * DAY), None),
     "just made": (rotators_ca(1, A_MOMENT - timedelta(hours=1), A_MOMENT + 3650 * DAY), None),
 }
@@ -165,6 +165,15 @@ def test_the_same_key_in_another_certificate_is_the_same_ca() -> None:
     assert judged(cluster).codes == []
 
 
+def test_a_planned_change_trusts_both_cas_for_a_while() -> None:
+    """One configuration trusts the old and the new, the others the old: every call works."""
+    cluster = healthy()
+    set_bundles(cluster, MUTATING, bundle(GOOD, rotators_ca(2)))
+    assert "KWH010" not in judged(cluster).codes
+    set_bundles(cluster, MUTATING, bundle(rotators_ca(2)))
+    assert "KWH010" in judged(cluster).codes
+
+
 def test_one_finding_for_each_configuration_that_differs() -> None:
     cluster = healthy()
     set_bundles(cluster, "CustomResourceDefinition", bundle(rotators_ca(2)))
@@ -191,7 +200,7 @@ def test_a_rotation_under_way_is_said_and_does_not_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "by"), [(91, "kueue"), (5, "kubectl-edit"), (5, "cert-manager-cainjector")]
+    ("seconds", "by"), [(91, "kueue"), (-3600, "kueue"), (5, "kubectl-edit"), (5, "cert-manager-cainjector")]
 )
 def test_an_old_or_foreign_write_is_no_rotation(seconds: int, by: str) -> None:
     verdicts = judged(rewritten(seconds, by))

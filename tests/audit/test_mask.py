@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuctl.cluster.mask import MASKED, key_like, masked, masked_shell, masked_text
+from gpuctl.audit.mask import MASKED, key_like, masked, masked_shell, masked_text
 
 SECRET = "hunter2-Zq9"
 
