@@ -54,7 +54,7 @@ _RULE = """
 _FOR_PROOFS = {
     Purpose.DRY_RUN: (
         "gpuctl-proof",
-        "# For `gpuctl check --dry-run`: without it, proofs are not made. Apply the policy below with it.\n",
+        "# For `gpuctl check --dry-run`: without it, proofs are not made. Apply it with the policy above.\n",
     ),
     Purpose.PROBE: (
         "gpuctl-probe",
@@ -66,7 +66,7 @@ _FOR_PROOFS = {
     ),
 }
 _DRY_RUNS_ONLY = """\
-# Creating is what the role above permits; this lets the account do it in dry runs only.
+# Creating is what the role below permits; this lets the account do it in dry runs only.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -119,13 +119,13 @@ def manifests(grants: Sequence[Grant], account: Account, namespace: str | None =
         _role(by_purpose[Purpose.READING], "gpuctl-check", account, namespace),
     ]
     if not namespace:
+        if tried := by_purpose[Purpose.DRY_RUN]:
+            documents.append(_dry_runs_only(tried, account))  # before the role: it takes a moment to hold
         documents += [
             f"{note}{_role(by_purpose[purpose], name, account, None)}"
             for purpose, (name, note) in _FOR_PROOFS.items()
             if by_purpose[purpose]
         ]
-        if tried := by_purpose[Purpose.DRY_RUN]:
-            documents.append(_dry_runs_only(tried, account))
     return "---\n".join(documents)
 
 
