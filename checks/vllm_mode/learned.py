@@ -35,6 +35,7 @@ def what_is_known_of_engines(
 def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
     start = engine.start
     mode = attempt(lambda: engine.mode)
+    shown = mode.value if isinstance(mode, Known) else engine.seen
     memory = attempt(lambda: engine.memory)
     return mapping(
         container=engine.ref.container,
@@ -45,9 +46,9 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         leader=engine.leader,
         state=engine.state,
         version=str(engine.version or ""),
-        engine=start.engine if start else "",
+        engine=engine.generation,
         model=_model(engine),
-        mode=_mode(mode.value) if isinstance(mode, Known) else None,
+        mode=_mode(shown) if shown else None,
         modeUnknown=None if isinstance(mode, Known) else str(mode),
         planned=str(engine.planned.value) if isinstance(engine.planned, Known) else value_of(engine.planned),
         askedForEager=engine.asked_for_eager,

@@ -61,7 +61,7 @@ class View:
         """`graphs (FULL_AND_PIECEWISE)`, `eager`, or why there is none."""
         mode = self.facts.get("mode")
         if mode is None:
-            return str(self.facts["state"]) if self.facts["state"] != "serving" else "unknown"
+            return "unknown"
         variant = f" ({mode['variant']})" if mode.get("variant") else ""
         return f"graphs{variant}" if mode["graphs"] else "eager"
 
@@ -69,8 +69,10 @@ class View:
     def verdict(self) -> str:
         """The gravest finding, or `ok`."""
         grave = [each for each in self.findings if counts(each) and each.severity != Severity.INFO]
+        if not grave and self.facts["state"] != "serving":
+            return str(self.facts["state"])
         if not grave:
-            return "ok" if self.facts.get("mode") else "-"
+            return "ok" if self.facts.get("mode") else "not proven"
         worst = min(grave, key=lambda each: list(Severity).index(Severity(each.severity)))
         more = f" +{len(grave) - 1}" if len(grave) > 1 else ""
         return f"{worst.severity} {worst.code}{more}"

@@ -122,6 +122,18 @@ class Engine:
         rotated = isinstance(self.log, Known) and self.log.value.begins_later
         return Unknown(Reason.NOT_ASKED, ROTATED if rotated else SILENT, str(self.ref))
 
+    @property
+    def seen(self) -> Mode | None:
+        """The mode that the log shows so far, also of an engine that still starts and is not judged."""
+        return modes.of_start(self.start, self.found.image_version) if self.start else None
+
+    @property
+    def generation(self) -> str:
+        """V0 or V1, by the log; empty where it does not tell."""
+        if self.start is None and isinstance(self.log, Known) and self.log.value.starts:
+            return self.log.value.starts[-1].engine
+        return self.start.engine if self.start else ""
+
     @cached_property
     def mode(self) -> Mode:
         """The effective mode, or `NotKnown` with the reason. A worker's is its leader's."""
@@ -129,9 +141,8 @@ class Engine:
             raise NotKnown(Inapplicable(f"a worker: the log of {self.leader} tells"))
         if self.state in ("not started", "starting"):
             raise NotKnown(Inapplicable(f"the engine is {self.state}"))
-        shown = modes.of_start(self.start, self.found.image_version) if self.start else None
-        if shown is not None:
-            return shown
+        if self.seen is not None:
+            return self.seen
         planned = self.planned
         if isinstance(planned, Known):
             return planned.value

@@ -45,6 +45,7 @@ def test_the_modes_by_what_shows_them() -> None:
     ]
     assert [mode.get("confidence") for mode in modes] == ["observed", None, "inferred", "inferred"]
     assert modes[1]["state"] == "starting"
+    assert modes[1]["mode"]["confidence"] == "configured", "seen so far, and not judged"
 
 
 def test_a_configuration_line_of_a_failed_start_is_configured() -> None:
