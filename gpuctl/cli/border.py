@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from gpuctl import __version__
 USAGE = 2
 INCOMPLETE = 3
 INTERRUPTED = 130
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class Stop(Exception):
@@ -36,6 +38,10 @@ def guarded(run: Callable[[], object]) -> NoReturn:
         if leaving.code == INTERRUPTED:  # typer has made it of the KeyboardInterrupt
             _leave("interrupted", INTERRUPTED)
         _exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
+    except OSError as error:
+        if error.errno not in FULL:
+            _leave(_paste_able(error), INCOMPLETE)
+        _leave(f"the output could not be written whole: {error.strerror}", INCOMPLETE)
     except Exception as error:  # noqa: BLE001 - the border to the person: a bug must not look like a verdict
         _leave(_paste_able(error), INCOMPLETE)
     _exit(0)
@@ -63,7 +69,7 @@ def _exit(code: int) -> NoReturn:
         try:
             stream.flush()
         except (OSError, ValueError):
-            code = code or 1  # the output did not arrive whole
+            code = code or INCOMPLETE  # the output did not arrive whole
     os._exit(code)
 
 

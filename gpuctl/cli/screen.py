@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from gpuctl.cli.border import INCOMPLETE, Stop
+
 if TYPE_CHECKING:
     from gpuctl.facts.fact import Fact
     from gpuctl.facts.gather import Facts
@@ -19,16 +22,24 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds after which a wait is explained
 
 
+class Results(Console):
+    """A console whose reader may leave early: a report that nobody read whole is no verdict."""
+
+    def on_broken_pipe(self) -> None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the program
+        raise Stop("the output was closed before it was written whole", INCOMPLETE)
+
+
 def out() -> Console:
     """The console for results. A character that it cannot write becomes an escape, not an error."""
     _stdout(errors="backslashreplace")
-    return Console(highlight=False, markup=False, emoji=False)
+    return Results(highlight=False, markup=False, emoji=False)
 
 
 def data(text: str) -> None:
     """Writes what a program reads: UTF-8, whatever the terminal takes."""
     _stdout(encoding="utf-8")
-    Console(highlight=False, markup=False, emoji=False).out(text, end="", highlight=False)
+    Results(highlight=False, markup=False, emoji=False).out(text, end="", highlight=False)
 
 
 def _stdout(encoding: str | None = None, errors: str | None = None) -> None:

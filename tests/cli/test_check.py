@@ -170,6 +170,26 @@ def _read(leader: int) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("arguments", [(), ("-o", "json")])
+def test_a_reader_that_leaves_early_gets_no_verdict(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [str(PROGRAM), "check", CHECK, "--from", HEALTHY, *arguments]
+    result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert result.returncode == 3
+    assert "Traceback" not in result.stderr
+
+
+def test_a_full_disk_gets_no_verdict() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [str(PROGRAM), "check", CHECK, "--from", HEALTHY]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 3
+    assert "could not be written whole" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_130_and_nothing_else(tmp_path: Path, number: signal.Signals) -> None:
     """A server that takes the connection and never answers keeps the run waiting."""
