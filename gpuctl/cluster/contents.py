@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from gpuctl.cluster.documents import ANY_KIND, Damage, Foreign, Object, Part, Piece
+from gpuctl.cluster.documents import ANY_KIND, Damage, Foreign, Listed, Object, Part, Piece
 from gpuctl.facts.kinds import Kind
 from gpuctl.facts.state import Reason, Unknown
 
@@ -31,13 +31,16 @@ class Contents:
         """The objects of a kind, in every version, and what may have been lost of it."""
         objects: list[Object] = []
         holes: list[Unknown] = []
+        pages: list[tuple[Part, Listed]] = []
         for part in self.parts:
             for piece in part.read() if _may_hold(part, kind) else part.known:
                 if isinstance(piece, Object) and _is_of(piece, kind):
                     objects.append(piece)
+                elif isinstance(piece, Listed) and _is_of(piece, kind):
+                    pages.append((part, piece))
                 elif self._hurts(piece, kind):
                     holes.append(_broken(part, piece))
-        return objects, tuple(holes)
+        return objects, (*holes, *_cut_off(pages))
 
     def appears(self, kind: Kind) -> bool:
         """Whether there is an object of this kind, or an empty list of it."""
@@ -73,8 +76,23 @@ def _may_hold(part: Part, kind: Kind) -> bool:
     return any((type_.group, type_.kind) == (kind.group, kind.kind) for type_ in part.types)
 
 
-def _is_of(item: Object, kind: Kind) -> bool:
+def _is_of(item: Object | Listed, kind: Kind) -> bool:
     return (item.type.group, item.type.kind) == (kind.group, kind.kind)
+
+
+def _cut_off(pages: Sequence[tuple[Part, Listed]]) -> Iterator[Unknown]:
+    """The pages of lists whose later pages are not here."""
+    lists = [page for _, page in pages]
+    for part, page in pages:
+        if page.more and not _ends(page, lists):
+            error = "one page of a list, and the pages after it are not here"
+            yield Unknown(Reason.MALFORMED, error, f"file {part.path}")
+
+
+def _ends(page: Listed, pages: Sequence[Listed]) -> bool:
+    """Whether a last page is there too, and as many objects after this one as it says."""
+    after = [other for other in pages if not other.more or other.left < page.left]
+    return any(not other.more for other in after) and sum(other.items for other in after) >= page.left
 
 
 def _broken(part: Part, piece: Piece) -> Unknown:

@@ -37,7 +37,7 @@ _YAML_VERSION: Final = re.compile(rb"^apiVersion: *[\"']?([\w./-]+)[\"']?\s*$", 
 _YAML_SPLIT: Final = re.compile(rb"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _JSON_BEGINS: Final = re.compile(rb"^\{", re.MULTILINE)
 _JSON_LIST: Final = re.compile(rb'"kind"\s*:\s*"\w*List"')
-# What a server answers in place of objects: an error, or what `kubectl get` prints and garbage collection needs.
+# What a server answers in place of objects: an error, or what it makes of them for printing and collecting.
 _NO_OBJECTS: Final = frozenset({"Status", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 _NO_OBJECTS_GROUPS: Final = frozenset({"", "meta.k8s.io"})
 
@@ -145,9 +145,11 @@ def _again(file: File) -> tuple[Piece, ...]:
 
 def _yaml_part(path: str, document: bytes) -> Part:
     kinds, versions = _YAML_KIND.findall(document), _YAML_VERSION.findall(document)
-    if len(kinds) != 1 or len(versions) != 1 or kinds == [b"List"]:
+    kind = kinds[0].decode() if len(kinds) == 1 else "List"
+    if len(versions) != 1 or kind == "List" or kind in _NO_OBJECTS:
         return _kept(path, tuple(yaml_pieces(document)))
-    types = frozenset({Type.of(versions[0].decode(), kinds[0].decode())})
+    of = Type.of(versions[0].decode(), kind)
+    types = frozenset({of, of._replace(kind=kind)})
     return Part(path, types, cache(lambda: tuple(yaml_pieces(document))))
 
 
@@ -243,12 +245,12 @@ def _opened(envelope: _Envelope, text: msgspec.Raw | bytes) -> Iterator[Piece]:
 def _list(envelope: _Envelope, of: Type, text: msgspec.Raw | bytes) -> Iterator[Piece]:
     """A list, or an object whose kind is called like one: it has a name."""
     about = _about(envelope.metadata)
-    if envelope.items is msgspec.UNSET:
-        named = about is not None and about.name
-        yield Object(of._replace(kind=envelope.kind), text) if named else Damage(of.kind, "a list without items")
-        return
     items = envelope.items or ()
-    if about is None:
+    if envelope.items is msgspec.UNSET and about is not None and about.name:
+        yield Object(of._replace(kind=envelope.kind), text)
+    elif envelope.items is msgspec.UNSET:
+        yield Damage(of.kind, "a list without items")
+    elif about is None:
         yield Damage(of.kind, "a list whose metadata can't be read")
     elif of.kind == ANY_KIND and about.next:
         yield Damage(ANY_KIND, "one page of a list")

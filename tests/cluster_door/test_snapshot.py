@@ -397,6 +397,98 @@ def test_a_broken_file_is_a_gap_in_every_kind_it_may_have_held(tmp_path, name):
     assert reason(found.value.entries[Ref(Pod.of, "x", "y")]) is Reason.MALFORMED
 
 
+STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized", "code": 401}
+NO_OBJECTS = {
+    "status.json": json.dumps(STATUS),
+    "status.yaml": yaml.safe_dump(STATUS),
+    "table.json": json.dumps({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}),
+    "partial.json": json.dumps(
+        {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [POD]}
+    ),
+    "slurped.json": json.dumps([STATUS]),
+    "bare.json": json.dumps({"kind": "List", "apiVersion": "v1"}),
+    "page.json": json.dumps({**a_list(POD), "metadata": {"continue": "xyz"}}),
+}
+
+
+@pytest.mark.parametrize("name", NO_OBJECTS)
+def test_an_answer_that_holds_no_objects_is_a_gap_in_every_kind(tmp_path, name):
+    write(tmp_path, f"resources/{name}", NO_OBJECTS[name])
+    reader = a_snapshot(tmp_path, POD, complete=["*"])
+    for state in (pods(reader), reader.objects(Node.of, "", [Node])[0]):
+        assert [gap.what for gap in state.value.gaps()] == [f"file resources/{name}"]
+    mailed = tmp_path / "mailed"
+    write(mailed, "pods.json", a_list(POD))
+    write(mailed, name, NO_OBJECTS[name])
+    assert list(pods(open_snapshot(mailed)).value.gaps())
+
+
+def test_nothing_but_an_error_is_refused_with_its_words(tmp_path):
+    with pytest.raises(BadSnapshot, match=r"pods\.json: a Status instead of objects \(401 Unauthorized\)"):
+        open_snapshot(write(tmp_path, "pods.json", STATUS))
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_a_list_without_items_is_a_gap_in_its_kind_only(tmp_path, dump):
+    write(tmp_path, "resources/x.yaml", dump({"apiVersion": "v1", "kind": "PodList", "metadata": {}}))
+    reader = a_snapshot(tmp_path, NODE, complete=["*"])
+    assert len(list(pods(reader).value.gaps())) == 1
+    assert not list(reader.objects(Node.of, "", [Node])[0].value.gaps())
+
+
+class AllowList(View, frozen=True):
+    of: ClassVar[Kind] = Kind("example.com", ("v1",), "AllowList", "allowlists", namespaced=False)
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_an_object_whose_kind_is_called_a_list_is_an_object(tmp_path, dump):
+    write(tmp_path, "resources/x.yaml", dump(an_object(AllowList.of, "friends")))
+    reader = a_snapshot(tmp_path, complete=["*"])
+    state = reader.objects(AllowList.of, "", [AllowList])[0]
+    assert names(state) == {"friends"}
+    assert not list(state.value.gaps())
+
+
+def test_lists_in_an_array_are_opened(tmp_path):
+    one = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": POD["metadata"]}]}
+    write(tmp_path, "x.json", [one, a_list(OTHER_POD)])
+    assert names(pods(open_snapshot(tmp_path))) == {"llm-0", "job-1"}
+
+
+def a_page(*items: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": list(items)}
+
+
+PAGES = {
+    "the first": [a_page(POD, **{"continue": "a"})],
+    "the first, counted": [a_page(POD, remainingItemCount=3)],
+    "without the last": [a_page(POD, **{"continue": "a"}), a_page(OTHER_POD, **{"continue": "b"})],
+    "without the middle": [
+        a_page(POD, **{"continue": "a", "remainingItemCount": 2}),
+        a_page(OTHER_POD),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_some_pages_of_a_list_are_not_the_list(tmp_path, name):
+    for number, page in enumerate(PAGES[name]):
+        write(tmp_path, f"resources/{number}.json", page)
+    reader = a_snapshot(tmp_path, NODE, complete=["*"])
+    assert "the pages after it are not here" in str(next(pods(reader).value.gaps()))
+    assert not list(reader.objects(Node.of, "", [Node])[0].value.gaps())
+
+
+def test_all_pages_of_a_list_are_the_list(tmp_path):
+    first = a_page(POD, **{"continue": "a", "remainingItemCount": 1})
+    for number, page in enumerate((first, a_page(OTHER_POD))):
+        write(tmp_path, f"resources/{number}.json", page)
+    write(tmp_path, "resources/other.json", a_page(OTHER_POD))
+    state = pods(a_snapshot(tmp_path, complete=["*"]))
+    assert names(state) == {"llm-0", "job-1"}
+    assert not list(state.value.gaps())
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_nothing_but_a_broken_file_is_refused(tmp_path, name):
     with pytest.raises(BadSnapshot, match=name.removesuffix(".gz")):
@@ -411,6 +503,21 @@ def test_a_broken_list_of_one_kind_is_a_gap_in_that_kind_only(tmp_path):
     assert not list(pods(reader).value.gaps())
     gaps = list(reader.objects(Node.of, "", [Node])[0].value.gaps())
     assert [gap.what for gap in gaps] == ["file resources/a.json", "file resources/b.yaml"]
+
+
+TWO_DOCUMENTS = {
+    "lines": json.dumps(a_page(POD))[:-9] + "\n" + json.dumps(a_list(NODE)),
+    "no line between": json.dumps(a_page(POD))[:-9] + json.dumps({**a_list(NODE), "kind": "NodeList"}),
+    "an object": json.dumps(a_page(POD), indent=1)[:-9] + "\n" + json.dumps(NODE, indent=1),
+    "after a good one": json.dumps(OTHER_POD) + json.dumps(a_page(POD))[:-9] + "\n" + json.dumps(NODE),
+}
+
+
+@pytest.mark.parametrize("name", TWO_DOCUMENTS)
+def test_a_broken_document_does_not_hide_what_came_after_it(tmp_path, name):
+    write(tmp_path, "resources/x.json", TWO_DOCUMENTS[name])
+    reader = a_snapshot(tmp_path, complete=["*"])
+    assert list(reader.objects(Node.of, "", [Node])[0].value.gaps())
 
 
 def test_a_malformed_object_is_one_unknown_entry(tmp_path):
