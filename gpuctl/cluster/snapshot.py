@@ -335,8 +335,9 @@ class SnapshotReader:
         collector = Collector(kind, views)
         found, holes = self.account.contents.read(kind)
         readable, strange = _split(filter(keep, found), kind)
+        found.clear()
         readable.sort(key=lambda item: -kind.versions.index(item.type.version))
-        collector.add(item.text for item in readable)
+        collector.add(item.text for item in _drained(readable))
         for hole in holes:
             collector.hole(hole)
         return tuple(_with_strange(each, strange, kind) for each in collector.result())
@@ -404,6 +405,13 @@ def _split(items: Iterable[Object], kind: Kind) -> tuple[list[Object], list[Obje
     for item in items:
         (readable if item.type.version in kind.versions else strange).append(item)
     return readable, strange
+
+
+def _drained(items: list[Object]) -> Iterator[Object]:
+    """The items in their order, each let go of before the next is taken: their text is large."""
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def _with_strange(each: Each[Ref, Any], strange: Iterable[Object], kind: Kind) -> Each[Ref, Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, View
+from gpuctl.facts.kinds import Kind, Meta, View
 from gpuctl.facts.objects import Condition, LabelRequirement, LabelSelector
 from gpuctl.kueue.quantities import Written
 
@@ -379,10 +379,18 @@ class WorkloadStatus(_Part, frozen=True):
     resource_requests: tuple[PodSetRequest, ...] = ()
 
 
+class LeanMeta(Meta, frozen=True, gc=False):
+    """metadata without labels and annotations: of tens of thousands of objects they take most of the room."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict, name="-labels")
+    annotations: dict[str, str] = msgspec.field(default_factory=dict, name="-annotations")
+
+
 class Workload(View, frozen=True):
     """`kind` alone is ambiguous: Kubernetes has a Workload of its own in scheduling.k8s.io."""
 
     of: ClassVar[Kind] = Kind(GROUP, VERSIONS, "Workload", "workloads", namespaced=True)
+    metadata: LeanMeta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 

@@ -135,7 +135,7 @@ class Line:
 
     @property
     def tree(self) -> Tree:
-        """The tree of quota it is in, as Kueue reckons. Raises NotKnown if that depends on unknown cohorts."""
+        """The tree of quota it is in, as Kueue reckons. Raises NotKnown if its cohorts are unknown."""
         return self.scene.lending if self.queue.cohort else self.scene.alone
 
     @property
