@@ -24,6 +24,8 @@ TOLERANCE = 64  # MiB by which sizes may differ: nvidia-smi rounds, and the driv
 def kept_memory(looked: Looked) -> Iterator[Finding]:
     sliced = [gpu for gpu in looked.hardware.gpus if gpu.devices]
     for gpu in sliced:
+        if gpu.memory is None and gpu.processes is None:
+            continue
         yield from _exceeded(looked, gpu)
         odd = [*_sums(gpu), *_sizes(looked, gpu), *_processes(gpu)]
         if odd:
@@ -36,6 +38,9 @@ def kept_memory(looked: Looked) -> Iterator[Finding]:
 
 
 def _untold(gpu: Gpu) -> Iterator[int]:
+    if gpu.memory is None:
+        yield gpu.devices[0].index
+        return
     for device in gpu.devices:
         memory = gpu.memory_of(device)
         if memory is None or memory.used is None or memory.total is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from gpuctl.audit.assertion import every
@@ -13,10 +13,9 @@ from gpuctl.checks.mig_consistency.words import kind_of, label, show
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State
-from gpuctl.nvidia.facts import NODES, PODS, nodes_with_GPUs, pods_by_node
+from gpuctl.nvidia.facts import NODES, PODS, namespaces_of_operands, nodes_with_GPUs
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.objects import GpuPod, NodeView, quantity
-from gpuctl.nvidia.operands import operand_of
 
 _VENDORS: Final = re.compile(
     r"(?:[\w-]+\.)*(?:nvidia|amd|habana|intel|aliyun|tencent|huawei|nos\.nebuly)\.(?:com|ai|org)/.*"
@@ -88,26 +87,18 @@ def _not_offered(pod: Ref, name: str, offers: Mapping[str, int]) -> Finding:
     )
 
 
-@every(nodes_with_GPUs, "pods that see GPUs have asked for them", given(Maybe(pods_by_node)))
-def asked_for(node: Node, pods: State[Mapping[str, tuple[GpuPod, ...]]]) -> Iterator[Finding]:
-    serving = _namespaces_of_operands(pods)
+@given(Maybe(namespaces_of_operands))
+def namespaces_that_serve_GPUs(namespaces: State[Collection[str]]) -> frozenset[str]:  # noqa: N802
+    """Where pods live whose work it is to see all GPUs."""
+    return frozenset(namespaces.value if isinstance(namespaces, Known) else ()) | {"kube-system"}
+
+
+@every(nodes_with_GPUs, "pods that see GPUs have asked for them", given(namespaces_that_serve_GPUs))
+def asked_for(node: Node, serving: frozenset[str]) -> Iterator[Finding]:
     for pod in node.pods:
         seen = _sees(pod)
         if seen and not _asks(pod) and pod.metadata.namespace not in serving and pod.running:
             yield _unrequested(node, pod, seen)
-
-
-def _namespaces_of_operands(pods: State[Mapping[str, tuple[GpuPod, ...]]]) -> frozenset[str]:
-    """Where pods live whose work it is to see all GPUs."""
-    if not isinstance(pods, Known):
-        return frozenset()
-    return _serving_namespaces(tuple(pods.value.values())) | {"kube-system"}
-
-
-def _serving_namespaces(by_node: tuple[tuple[GpuPod, ...], ...]) -> frozenset[str]:
-    return frozenset(
-        pod.metadata.namespace for pods in by_node for pod in pods if operand_of(pod.metadata.labels)
-    )
 
 
 def _sees(pod: GpuPod) -> str:

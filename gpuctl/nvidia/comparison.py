@@ -122,10 +122,7 @@ def _count_labels(node: Node, hardware: Hardware) -> Iterator[Gap]:
 
 def _mixed_labels(node: Node, hardware: Hardware) -> Iterator[Gap]:
     yield from _count_labels(node, hardware)
-    present: dict[Profile, int] = {}
-    for device in hardware.devices:
-        if device.profile.whole:
-            present[device.profile] = present.get(device.profile, 0) + 1
+    present = hardware.whole_profiles
     labelled = dict(node.labelled_profiles)
     if not hardware.exact:
         labelled = _plain(labelled)

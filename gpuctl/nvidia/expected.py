@@ -55,7 +55,7 @@ def expected(hardware: Hardware, strategy: str, sharing: Sharing) -> Expected:
     if strategy == "single":
         why = uneven(hardware)
         return Expected(sharing.offered({GPU: 0 if why else _single(hardware)}), why)
-    devices = Counter(device.profile.resource for device in hardware.devices if device.profile.whole)
+    devices = {profile.resource: count for profile, count in hardware.whole_profiles.items()}
     plain = sum(not gpu.sliced for gpu in hardware.gpus)
     return Expected(sharing.offered({GPU: plain, **devices}), exact=hardware.exact)
 

@@ -23,7 +23,7 @@ _LCI: Final = Form.of(
 )
 
 
-class GpuInstance(msgspec.Struct, frozen=True):
+class GpuInstance(msgspec.Struct, frozen=True, gc=False):
     """A GPU instance. `start` and `size` are in memory slices; `remnant`: the driver marks it with `*`."""
 
     gpu: int
@@ -36,13 +36,13 @@ class GpuInstance(msgspec.Struct, frozen=True):
 
 
 class GpuInstances(msgspec.Struct, frozen=True):
-    """The answer to `-lgi`. `disabled`: MIG is off on every GPU."""
+    """The answer to `-lgi`; with nothing found where MIG is off on every GPU."""
 
     found: tuple[GpuInstance, ...] = ()
     said: tuple[Said, ...] = ()
 
 
-class ComputeInstance(msgspec.Struct, frozen=True):
+class ComputeInstance(msgspec.Struct, frozen=True, gc=False):
     """A compute instance of a GPU instance."""
 
     gpu: int

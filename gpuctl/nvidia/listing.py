@@ -22,17 +22,24 @@ _FORM: Final = Form.of(_GPU, _DEVICE, framed=False)
 _OLD_UUID: Final = re.compile(r"MIG-GPU-[^/]+/(\d+)/(\d+)")
 
 
-class Device(msgspec.Struct, frozen=True):
-    """A MIG device: a compute instance as workloads see it. Old drivers tell its instances in the UUID."""
+class MigDevice(msgspec.Struct, frozen=True, gc=False):
+    """A MIG device: a compute instance as workloads see it.
+
+    `profile` is that of its GPU instance where `exact`; else its attributes are not known. `instance` and
+    `compute` are the numbers of its instances, where they are known.
+    """
 
     index: int
     profile: Profile
     uuid: str
+    instance: int | None = None
+    compute: int | None = None
+    exact: bool = False
 
     @property
-    def instances(self) -> tuple[int, int] | None:
-        """The numbers of GPU instance and compute instance, where the UUID tells them."""
-        old = _OLD_UUID.fullmatch(self.uuid)
+    def told(self) -> tuple[int, int] | None:
+        """The numbers of GPU instance and compute instance that old drivers write into the UUID."""
+        old = _OLD_UUID.fullmatch(self.uuid) if "/" in self.uuid else None
         return (int(old[1]), int(old[2])) if old else None
 
 
@@ -42,7 +49,7 @@ class ListedGpu(msgspec.Struct, frozen=True):
     index: int
     name: str
     uuid: str
-    devices: tuple[Device, ...] = ()
+    devices: tuple[MigDevice, ...] = ()
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -56,7 +63,7 @@ def parse_listing(output: Output) -> Listing:
     """Reads the answer to `nvidia-smi -L`."""
     scanned = scan(output, _FORM)
     said = list(scanned.said)
-    gpus: list[tuple[int, str, str, list[Device]]] = []
+    gpus: list[tuple[int, str, str, list[MigDevice]]] = []
     for row in scanned.rows:
         if row[1] is not None:
             gpus.append((int(row[1]), row[2], row[3], []))
@@ -65,7 +72,7 @@ def parse_listing(output: Output) -> Listing:
         if profile is None or not gpus:
             said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
             continue
-        gpus[-1][3].append(Device(int(row[5]), profile, row[6]))
+        gpus[-1][3].append(MigDevice(int(row[5]), profile, row[6]))
     found = tuple(ListedGpu(index, name, uuid, tuple(devices)) for index, name, uuid, devices in gpus)
     return Listing(found, (*said, *_disorder(found)))
 

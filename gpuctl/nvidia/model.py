@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gpuctl.nvidia.detail import Detail, DetailedGpu, DeviceMemory
 from gpuctl.nvidia.instances import ComputeInstance, ComputeInstances, GpuInstance, GpuInstances
-from gpuctl.nvidia.listing import Device, ListedGpu, Listing
+from gpuctl.nvidia.listing import ListedGpu, Listing, MigDevice
 from gpuctl.nvidia.output import Said, Trouble, worst
-from gpuctl.nvidia.profile import Profile
+from gpuctl.nvidia.profile import Profile, made
 from gpuctl.nvidia.query import GpuRow, GpuRows, Process
 from gpuctl.nvidia.table import Table
 
 T = TypeVar("T")
+Of_a_GPU = TypeVar("Of_a_GPU", GpuInstance, ComputeInstance)
 
 ENABLED: Final = "Enabled"
 # What is said of one GPU takes nothing from what is listed of the others.
 _OF_ONE_GPU: Final = frozenset({Trouble.GPU_LOST, Trouble.GPU_ERROR, Trouble.MODE_PENDING, Trouble.IN_USE})
-
-
-class MigDevice(msgspec.Struct, frozen=True):
-    """A MIG device. `profile` is that of its GPU instance where `exact`; else its attributes are not known.
-
-    `instance` and `compute` are the numbers of its instances, where they are known.
-    """
-
-    index: int
-    profile: Profile
-    uuid: str
-    instance: int | None = None
-    compute: int | None = None
-    exact: bool = False
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -85,7 +73,7 @@ class Gpu(msgspec.Struct, frozen=True):
         return next((each for each in self.memory or () if each.index == device.index), None)
 
 
-class Hardware(msgspec.Struct, frozen=True):
+class Hardware(msgspec.Struct, frozen=True, dict=True):
     """The GPUs of a node. `said` is what nvidia-smi says is wrong, with the command that said it.
 
     `pci` are the addresses of NVIDIA GPUs on the PCI bus, None if not known.
@@ -95,7 +83,7 @@ class Hardware(msgspec.Struct, frozen=True):
     said: tuple[tuple[str, Said], ...] = ()
     pci: tuple[str, ...] | None = None
 
-    @property
+    @cached_property
     def models(self) -> Mapping[str, tuple[Gpu, ...]]:
         """The GPUs by model."""
         models: dict[str, list[Gpu]] = {}
@@ -108,19 +96,24 @@ class Hardware(msgspec.Struct, frozen=True):
         """The MIG devices of all GPUs."""
         return (device for gpu in self.gpus for device in gpu.devices)
 
-    @property
+    @cached_property
+    def whole_profiles(self) -> Mapping[Profile, int]:
+        """The profiles of devices that can be advertised, counted."""
+        return Counter(device.profile for device in self.devices if device.profile.whole)
+
+    @cached_property
     def exact(self) -> bool:
         """Whether the attributes of all devices are known."""
         return all(device.exact for device in self.devices)
 
-    @property
+    @cached_property
     def obstacle(self) -> Said | None:
         """Why the list of GPUs can't be relied on, or None."""
         return worst(
             [said for command, said in self.said if command == LISTING and said.trouble not in _OF_ONE_GPU]
         )
 
-    @property
+    @cached_property
     def layout(self) -> str:
         """`8x NVIDIA-H100: 7x 1g.10gb` for GPUs alike; several parts otherwise."""
         kinds = Counter((gpu.name, gpu.layout) for gpu in self.gpus)
@@ -150,12 +143,14 @@ def joined(answers: Answers) -> Hardware:
     computes = _whole("mig -lci", answers.computes, said)
     detail = _whole("-q -x", answers.detail, said)
     table = _whole("", answers.table, said)
+    instances_of = _by_gpu(instances.found if instances else ())
+    computes_of = _by_gpu(computes.found if computes else ())
     gpus = tuple(
         _gpu(
             gpu,
             _row(gpu, rows),
-            _of(gpu.index, instances.found if instances else None),
-            _of(gpu.index, computes.found if computes else None),
+            None if instances is None else tuple(instances_of.get(gpu.index, ())),
+            None if computes is None else tuple(computes_of.get(gpu.index, ())),
             _detailed(gpu, rows, detail, len(answers.listing.gpus)),
             _tabled(gpu.index, table),
         )
@@ -181,8 +176,11 @@ def _row(gpu: ListedGpu, rows: GpuRows | None) -> GpuRow | None:
     )
 
 
-def _of(index: int, found: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    return None if found is None else tuple(each for each in found if each.gpu == index)
+def _by_gpu(found: Sequence[Of_a_GPU]) -> Mapping[int, list[Of_a_GPU]]:
+    groups: dict[int, list[Of_a_GPU]] = {}
+    for each in found:
+        groups.setdefault(each.gpu, []).append(each)
+    return groups
 
 
 def _detailed(gpu: ListedGpu, rows: GpuRows | None, detail: Detail | None, count: int) -> DetailedGpu | None:
@@ -245,10 +243,12 @@ def _devices(
     for device in gpu.devices:
         instance, compute = numbers.get(device.index, (None, None))
         known = profiles.get(instance) if instance is not None else None
-        if known is None or not _fits(known, device.profile):
+        if known is None and instance is None:
+            yield device
+        elif known is None or not _fits(known, device.profile):
             yield MigDevice(device.index, device.profile, device.uuid, instance, compute)
         else:
-            profile = Profile(device.profile.compute, known.slices, known.gigabytes, known.attributes)
+            profile = made(device.profile.compute, known.slices, known.gigabytes, known.attributes)
             yield MigDevice(device.index, profile, device.uuid, instance, compute, exact=True)
 
 
@@ -260,7 +260,7 @@ def _numbers(
     Told by old UUIDs, by the XML or the table; else devices are in ascending order of their instances, which
     holds only where all profiles agree.
     """
-    old = {device.index: device.instances for device in gpu.devices}
+    old = {device.index: device.told for device in gpu.devices}
     if gpu.devices and None not in old.values():
         return {index: numbers for index, numbers in old.items() if numbers}
     if memory:
@@ -271,7 +271,7 @@ def _numbers(
     return {device.index: (each.instance, each.id) for each, device in zip(order, gpu.devices, strict=True)}
 
 
-def _fits_device(compute: ComputeInstance, device: Device) -> bool:
+def _fits_device(compute: ComputeInstance, device: MigDevice) -> bool:
     return compute.profile.plain == device.profile.plain
 
 
@@ -295,6 +295,11 @@ def _contradictions(listing: Listing, rows: GpuRows | None, gpus: Iterable[Gpu])
             )
 
 
-def counted(profiles: Iterable[Profile], name: Callable[[Profile], str] = str) -> str:
+def counted(profiles: Iterable[Profile]) -> str:
     """`2x 1g.10gb, 1x 3g.40gb`."""
-    return ", ".join(f"{count}x {profile}" for profile, count in sorted(Counter(map(name, profiles)).items()))
+    return _counted(tuple(profiles))
+
+
+@lru_cache(maxsize=4096)
+def _counted(profiles: tuple[Profile, ...]) -> str:
+    return ", ".join(f"{count}x {name}" for name, count in sorted(Counter(map(str, profiles)).items()))

@@ -139,7 +139,7 @@ class Node:
         """Whether strategy single gave up on the hardware."""
         return self.label("gpu.product").removesuffix("-SHARED").endswith(_INVALID)
 
-    @property
+    @cached_property
     def strategy(self) -> str:
         """none, single or mixed: of an owner that decides it, as labelled, or as configured."""
         if self.owner and self.owner.strategy:
@@ -148,7 +148,7 @@ class Node:
             return self.labelled_strategy
         return self.configured_strategy or "none"
 
-    @property
+    @cached_property
     def labelled_strategy(self) -> str:
         """The strategy that the labels tell; they have none for none."""
         label = self.label("mig.strategy")
@@ -269,7 +269,7 @@ class Node:
         """What MIG manager says of it: success, failed, pending, rebooting, or nothing."""
         return self.labels.get(STATE, "")
 
-    @property
+    @cached_property
     def paused(self) -> Mapping[str, str]:
         """Operands that are paused, and for what, by their labels."""
         return {
@@ -302,7 +302,7 @@ class Node:
         times = [each.time for each in writers if each.time and _wrote(each, names)]
         return max(times, default=None)
 
-    @property
+    @cached_property
     def changed_at(self) -> datetime | None:
         """When geometry, or those who report it, changed last, as far as that is known."""
         times = [self._written("config", "state", "plugin", "upgrade")]
@@ -310,18 +310,18 @@ class Node:
             times += [_started(pod) for pod in self.operands.get(PLUGIN, ())]
         return max((time for time in times if time), default=None)
 
-    @property
+    @cached_property
     def described_at(self) -> datetime | None:
         """When GPU feature discovery started that wrote the labels."""
         stamp = self.number("gfd.timestamp") or 0
         return datetime.fromtimestamp(stamp, UTC) if 0 < stamp < _LAST_STAMP else None
 
-    @property
+    @cached_property
     def configured_at(self) -> datetime | None:
         """When MIG manager wrote its state, at the latest; None if that is not known."""
         return self._written("state")
 
-    @property
+    @cached_property
     def settled(self) -> bool:
         """Whether labels, capacity and hardware can be expected to agree: nothing changed lately."""
         if self.change is not None:

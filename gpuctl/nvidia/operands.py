@@ -16,17 +16,13 @@ MANAGER: Final = "mig-manager"
 DRIVER: Final = "driver"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operand:
     """One kind of such pods. `name` is also the end of its label `nvidia.com/gpu.deploy.<name>` on nodes."""
 
     name: str
     title: str
     marks: tuple[tuple[str, str], ...]
-
-    def is_marked(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is one."""
-        return any(labels.get(key) == value for key, value in self.marks)
 
 
 # In the order in which nvidia-smi is looked for.
@@ -70,13 +66,16 @@ OPERANDS: Final = (
     Operand("container-toolkit", "container toolkit", (("app", "nvidia-container-toolkit-daemonset"),)),
 )
 BY_NAME: Final = {operand.name: operand for operand in OPERANDS}
+_BY_MARK: Final = {mark: operand for operand in reversed(OPERANDS) for mark in operand.marks}
+_KEYS: Final = tuple(dict.fromkeys(key for key, _ in _BY_MARK))
 # Those without which a node does not offer its GPUs, or nobody sees what they do.
 WATCHED: Final = (DRIVER, PLUGIN, GFD, "dcgm", "dcgm-exporter")
 
 
 def operand_of(labels: Mapping[str, str]) -> Operand | None:
     """The kind of a pod with these labels, or None for any other pod."""
-    return next((operand for operand in OPERANDS if operand.is_marked(labels)), None)
+    found = [_BY_MARK[mark] for key in _KEYS if (mark := (key, labels.get(key, ""))) in _BY_MARK]
+    return min(found, key=OPERANDS.index) if found else None
 
 
 def places(pods: Mapping[str, tuple[GpuPod, ...]]) -> tuple[Place, ...]:

@@ -15,7 +15,8 @@ from gpuctl.facts.state import Each, Known, Reason, State, Unknown, attempt
 from gpuctl.nvidia.expected import GPU
 from gpuctl.nvidia.facts import FIRST, GPU_nodes_at_first
 from gpuctl.nvidia.kubelet import Devices
-from gpuctl.nvidia.model import Gpu, Hardware, MigDevice
+from gpuctl.nvidia.listing import MigDevice
+from gpuctl.nvidia.model import Gpu, Hardware
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.offers import Placements
 

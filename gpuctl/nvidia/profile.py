@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 PATTERN: Final = r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][A-Za-z][A-Za-z0-9.,]*)?"
@@ -14,7 +14,7 @@ _DOTTED: Final = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)\.([A-Za-z][A-Za-z0-9.]*)"
 _EIGHTHS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """A profile: compute slices in use, compute slices of the GPU instance, its nominal gigabytes.
 
@@ -28,33 +28,50 @@ class Profile:
     attributes: str = ""
 
     def __str__(self) -> str:
+        return self._name
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.compute, self.slices, self.gigabytes, self.attributes))
+
+    @cached_property
+    def _name(self) -> str:
         shared = "" if self.whole else f"{self.compute}c."
         return f"{shared}{self.slices}g.{self.gigabytes}gb{self.attributes}"
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether the compute instance has all of its GPU instance; only such are advertised."""
         return self.compute == self.slices
 
-    @property
+    @cached_property
     def plain(self) -> Profile:
         """Without attributes, as `nvidia-smi -L` names it."""
-        return Profile(self.compute, self.slices, self.gigabytes)
+        return made(self.compute, self.slices, self.gigabytes)
 
-    @property
+    @cached_property
     def instance(self) -> Profile:
         """The GPU instance's own profile."""
-        return Profile(self.slices, self.slices, self.gigabytes, self.attributes)
+        return made(self.slices, self.slices, self.gigabytes, self.attributes)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """`1g.10gb.me`: as labels, resources and configuration names write it."""
         return str(self).replace("+", ".").replace(",", ".")
 
-    @property
+    @cached_property
     def resource(self) -> str:
         """The resource the device plugin advertises for it with strategy mixed."""
         return f"nvidia.com/mig-{self.label}"
+
+
+@lru_cache(maxsize=4096)
+def made(compute: int, slices: int, gigabytes: int, attributes: str = "") -> Profile:
+    """The profile of these parts: one object for equal ones, for there are few and they are met often."""
+    return Profile(compute, slices, gigabytes, attributes)
 
 
 @lru_cache(maxsize=4096)
@@ -64,9 +81,8 @@ def parse(text: str) -> Profile | None:
     if found is None:
         return None
     compute, slices, gigabytes, sign, attributes = found.groups()
-    return Profile(
-        int(compute or slices), int(slices), int(gigabytes), f"{sign}{attributes}" if attributes else ""
-    )
+    signed = f"{sign}{attributes}" if attributes else ""
+    return made(int(compute or slices), int(slices), int(gigabytes), signed)
 
 
 @lru_cache(maxsize=4096)
