@@ -232,6 +232,15 @@ def _log_in(access: Access) -> _Session:
             return _Session(login, _pool(login.configuration))
         except (OSError, ValueError, ImportError) as error:
             raise CannotConnect(access, login.context, f"unusable certificates or proxy: {error}") from error
+        finally:
+            _forget_files()
+
+
+def _forget_files() -> None:
+    """The client remembers files by their content for the next login, when they are gone."""
+    from kubernetes.config import kube_config
+
+    kube_config._temp_files.clear()
 
 
 def _pool(configuration: Any) -> urllib3.PoolManager:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -61,6 +62,7 @@ ENGINE = {
 
 # Everything is looked at that a permission is for. A handshake is made only where no dry run may tell.
 PROVING = Consent(dry_run=DryRuns.ALL, webhook_secret=True)
+LOGIN = Lock()
 SHAKING = Consent(dry_run=DryRuns.NONE, webhook_secret=True)
 
 
@@ -109,7 +111,9 @@ def judged(kubeconfig: Path, consent: Consent) -> Answer:
     """What `gpuctl check` answers to this user, in this process: two dozen of them start no Python."""
     access = Access(kubeconfig=str(kubeconfig))
     request = Request(catalogue().select([NAME]), BUILT_IN["default"])
-    with open_door(access, None, None, 120, consent=consent, probing=Probing("exec")) as door:
+    with LOGIN:  # a program logs in once; the client's certificate files are those of one login
+        door = open_door(access, None, None, 120, consent=consent, probing=Probing("exec"))
+    with door:
         report = audit(request, door.reader, door.source)
     return Answer(report.outcome.exit_code, msgspec.to_builtins(report), "")
 

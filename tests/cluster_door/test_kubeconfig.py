@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
@@ -16,6 +17,7 @@ import yaml
 from gpuctl.cluster.connection import Access, CannotConnect, connect
 from gpuctl.cluster.deadline import Deadline
 from gpuctl.facts.state import NotKnown, Reason, Unknown
+from tests.builders.certificates import rotators_ca
 from tests.cluster_door.fake_api import FakeApi, body, status
 
 Write = Callable[..., Access]
@@ -220,6 +222,14 @@ def test_a_proxy_is_used_unless_the_address_is_excepted(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert get(kubeconfig(api.url)) == 200
+
+
+def test_a_second_login_has_its_certificates_too(kubeconfig: Write) -> None:
+    """As when a token is renewed: the client would hand out the file of the first login."""
+    authority = base64.b64encode(rotators_ca(serial_zero=False).encode()).decode()
+    access = kubeconfig("https://127.0.0.1:1", **{"certificate-authority-data": authority})
+    connect(access)
+    connect(access)
 
 
 def test_certificates_leave_no_files_behind(
