@@ -62,7 +62,7 @@ def catalogue() -> Catalogue:
 def _load(entry: EntryPoint) -> Check | Broken:
     try:
         check = entry.load()
-    except Exception as error:  # noqa: BLE001 - the border around one entry: a plugin may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the border around one entry: even exit(0) is no all-clear
         return Broken(entry.name, f"{type(error).__name__}: {error}")
     if not isinstance(check, Check):
         return Broken(entry.name, f"{entry.value} is not a gpuctl check")
