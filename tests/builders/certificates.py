@@ -18,6 +18,12 @@ DAY = timedelta(days=1)
 MADE = A_MOMENT - 30 * DAY
 _SERIAL_ONE = b"\xa0\x03\x02\x01\x02\x02\x01\x01"
 _SERIAL_ZERO = b"\xa0\x03\x02\x01\x02\x02\x01\x00"
+CA_NAME = x509.Name(
+    [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "kueue"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca"),
+    ]
+)
 
 
 @cache
@@ -31,14 +37,8 @@ def rotators_ca(
     which: int = 1, made: datetime = MADE, ends: datetime = MADE + 3650 * DAY, *, serial_zero: bool = True
 ) -> str:
     """A CA as PEM. `which` tells rotations apart."""
-    name = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "kueue"),
-            x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca"),
-        ]
-    )
     builder = (
-        x509.CertificateBuilder(name, name, key(which).public_key(), 1, made, ends)
+        x509.CertificateBuilder(CA_NAME, CA_NAME, key(which).public_key(), 1, made, ends)
         .add_extension(_usage(sign=True), critical=True)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("kueue-ca")]), critical=False)
@@ -60,7 +60,7 @@ def _with_serial_zero(der: bytes, certificate: x509.Certificate, which: int) -> 
 def leaf(names: tuple[str, ...], which: int = 1, *, self_signed: bool = False) -> str:
     """A server certificate as PEM, signed by a rotator's CA or, as cert-manager's issuer does, by itself."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    issuer = subject if self_signed else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca")])
+    issuer = subject if self_signed else CA_NAME
     own, signer = key(which + 100), key(which + 100 if self_signed else which)
     builder = (
         x509.CertificateBuilder(issuer, subject, own.public_key(), 1, MADE, MADE + 365 * DAY)
