@@ -49,7 +49,10 @@ class Contents:
     def broken(self) -> tuple[Unknown, ...]:
         """What was found to be broken when the record was opened."""
         return tuple(
-            _broken(part, piece) for part in self.parts for piece in part.known if isinstance(piece, Damage)
+            _broken(part, piece)
+            for part in self.parts
+            for piece in part.known
+            if isinstance(piece, Damage) or self._is_out_of_place(piece)
         )
 
     def versions(self, group: str) -> tuple[str, ...]:
@@ -59,6 +62,9 @@ class Contents:
     def _hurts(self, piece: Piece, kind: Kind) -> bool:
         if isinstance(piece, Damage):
             return piece.kind in (ANY_KIND, kind.kind)
+        return self._is_out_of_place(piece)
+
+    def _is_out_of_place(self, piece: Piece) -> bool:
         return isinstance(piece, Foreign) and self.only_objects
 
     @cached_property

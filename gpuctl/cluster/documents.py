@@ -35,6 +35,7 @@ _JSON_HEAD: Final = re.compile(
 _YAML_KIND: Final = re.compile(rb"^kind: *[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
 _YAML_VERSION: Final = re.compile(rb"^apiVersion: *[\"']?([\w./-]+)[\"']?\s*$", re.MULTILINE)
 _YAML_SPLIT: Final = re.compile(rb"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_YAML_CONTENT: Final = re.compile(rb"^[ \t]*[^\s#]", re.MULTILINE)  # not a comment
 _JSON_BEGINS: Final = re.compile(rb"^\{", re.MULTILINE)
 _JSON_LIST: Final = re.compile(rb'"kind"\s*:\s*"\w*List"')
 # What a server answers in place of objects: an error, or what it makes of them for printing and collecting.
@@ -110,14 +111,17 @@ def parts(file: File) -> Iterator[Part]:
     try:
         text = file.text()
     except Damaged as error:
-        yield _kept(file.path, (Damage(_head(error.start), str(error)),))
+        yield damaged(file.path, str(error), _head(error.start))
         return
     if _is_json(text):
         yield _json_part(file, text)
     else:
-        for document in _YAML_SPLIT.split(text):
-            if document.strip():
-                yield _yaml_part(file.path, document)
+        yield from _yaml_parts(file.path, text)
+
+
+def damaged(path: str, error: str, kind: str = ANY_KIND) -> Part:
+    """A file that can't be read."""
+    return _kept(path, (Damage(kind, error),))
 
 
 def _is_json(text: bytes) -> bool:
@@ -126,8 +130,8 @@ def _is_json(text: bytes) -> bool:
 
 def _json_part(file: File, text: bytes) -> Part:
     pieces = tuple(json_pieces(text))
-    if file.path.removesuffix(".gz").endswith((".yaml", ".yml")) and _all_damaged(pieces):
-        return _kept(file.path, tuple(yaml_pieces(text)))  # YAML in flow style begins like JSON
+    if file.ends((".yaml", ".yml")) and _all_damaged(pieces):
+        return _kept(file.path, tuple(yaml_pieces(text)) or pieces)  # YAML in flow style begins like JSON
     return Part(file.path, _types(pieces), lambda: _again(file), _no_objects(pieces))
 
 
@@ -141,6 +145,15 @@ def _again(file: File) -> tuple[Piece, ...]:
         return tuple(json_pieces(file.text()))
     except Damaged as error:
         return (Damage(ANY_KIND, f"changed while it was read: {error}"),)
+
+
+def _yaml_parts(path: str, text: bytes) -> Iterator[Part]:
+    """One part for each document. A file without any may have lost them."""
+    documents = [each for each in _YAML_SPLIT.split(text) if _YAML_CONTENT.search(each)]
+    if not documents:
+        yield _kept(path, (Foreign("there is no object in it"),))
+    for document in documents:
+        yield _yaml_part(path, document)
 
 
 def _yaml_part(path: str, document: bytes) -> Part:

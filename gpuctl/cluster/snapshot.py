@@ -29,7 +29,7 @@ from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, f
 from gpuctl.cluster.capture import Capture, Scope
 from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
-from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, parts
+from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, damaged, parts
 from gpuctl.cluster.selector import selector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
 from gpuctl.facts.metrics import Labels, Points
@@ -60,7 +60,7 @@ def open_snapshot(path: Path, limits: Limits = LIMITS, namespace: str = "") -> S
     root = _root(path, found)
     capture = _capture(path, found, root)
     inside = _inside(found, root)
-    index = tuple(part for file in _object_files(inside, capture) for part in parts(file))
+    index = _index(inside, capture)
     _must_be_readable(path, index, capture)
     reader = _reader(path, capture, index, inside)
     return replace(reader, namespace=_scope(path, capture, namespace))
@@ -97,18 +97,22 @@ def _capture(path: Path, found: Sequence[File], root: str) -> Capture | None:
 def _inside(found: Sequence[File], root: str) -> tuple[File, ...]:
     """The files of the snapshot, named from its root."""
     return tuple(
-        File(file.path.removeprefix(root), file.stored, file.limits)
-        for file in found
-        if file.path.startswith(root)
+        replace(file, path=file.path.removeprefix(root)) for file in found if file.path.startswith(root)
     )
 
 
-def _object_files(inside: Sequence[File], capture: Capture | None) -> Iterator[File]:
-    for file in inside:
-        if file.path.removesuffix(".gz").endswith(OBJECT_FILES) and (
-            capture is None or file.path.startswith(f"{RESOURCES}/")
-        ):
-            yield file
+def _index(inside: Sequence[File], capture: Capture | None) -> tuple[Part, ...]:
+    """What may hold objects. Whatever else lies under resources/ may hide some."""
+    if capture is None:
+        return tuple(part for file in inside if file.ends(OBJECT_FILES) for part in parts(file))
+    stored = [file for file in inside if file.path.startswith(f"{RESOURCES}/")]
+    return tuple(
+        part for file in stored for part in (parts(file) if file.ends(OBJECT_FILES) else (_odd(file),))
+    )
+
+
+def _odd(file: File) -> Part:
+    return damaged(file.path, "its name ends in none of .json, .yaml, .yml, each also with .gz")
 
 
 def _must_be_readable(path: Path, index: Sequence[Part], capture: Capture | None) -> None:
@@ -128,8 +132,9 @@ def _bad(part: Part) -> Iterator[Damage | Foreign]:
 
 
 def _reader(
-    path: Path, capture: Capture | None, index: tuple[Part, ...], inside: Sequence[File]
+    path: Path, capture: Capture | None, index: tuple[Part, ...], found: Sequence[File]
 ) -> SnapshotReader:
+    inside = [file for file in found if file.ends()]
     contents = Contents(index, only_objects=capture is not None)
     now, notes = _now(path, capture, inside)
     notes += tuple(str(gap) for gap in contents.broken())
@@ -370,15 +375,14 @@ def _rounds(found: Sequence[File]) -> list[tuple[File, ...]]:
     for file in found:
         number, _, rest = file.path.removeprefix(f"{SERIES}/").partition("/")
         if number.isdecimal() and rest:
-            numbered.setdefault(int(number), []).append(File(rest, file.stored, file.limits))
+            numbered.setdefault(int(number), []).append(replace(file, path=rest))
     return [tuple(numbered[number]) for number in sorted(numbered)]
 
 
 def _later_round(name: str, inside: tuple[File, ...]) -> SnapshotReader:
     path = Path(name)
     capture = _capture(path, inside, "")
-    index = tuple(part for file in _object_files(inside, capture) for part in parts(file))
-    return _reader(path, capture, index, inside)
+    return _reader(path, capture, _index(inside, capture), inside)
 
 
 def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:

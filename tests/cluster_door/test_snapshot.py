@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuctl.cluster.archive import Limits
@@ -324,12 +324,17 @@ def test_items_of_a_typed_list_may_leave_their_kind_to_it(tmp_path, dump):
     assert names(pods(open_snapshot(tmp_path))) == {"llm-0"}
 
 
+def an_archive(folder: Path) -> Path:
+    """An archive of a folder, beside it."""
+    path = folder.with_suffix(".tgz")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, folder.name)
+    return path
+
+
 def test_an_archive_with_one_folder_around_everything(tmp_path):
     a_snapshot(tmp_path / "snap", POD, complete=["pods"])
-    path = tmp_path / "snap.tgz"
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(tmp_path / "snap", "snap")
-    assert names(pods(open_snapshot(path))) == {"llm-0"}
+    assert names(pods(open_snapshot(an_archive(tmp_path / "snap")))) == {"llm-0"}
 
 
 def test_several_snapshots_in_one_folder_are_refused(tmp_path):
@@ -346,6 +351,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_json_and_yaml_of_the_same_value_are_read_alike(value):
     item = {**POD, "spec": value}
@@ -355,6 +361,7 @@ def test_json_and_yaml_of_the_same_value_are_read_alike(value):
     assert texts == [item, item]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400))
 def test_text_cut_off_anywhere_is_damage_and_never_an_error(end):
     text = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [POD, OTHER_POD]}).encode()
@@ -520,6 +527,42 @@ def test_a_broken_document_does_not_hide_what_came_after_it(tmp_path, name):
     assert list(reader.objects(Node.of, "", [Node])[0].value.gaps())
 
 
+UNREAD = {
+    "001.json.xz": b"\xfd7zXZ",
+    "pods.txt": "NAME READY",
+    "001": json.dumps(a_list(OTHER_POD)),
+    "comment.yaml": "# emptied\n---\n  # here too\n",
+    "blank.yaml": " \n",
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_cannot_be_read_by_its_name_or_is_emptied_is_a_gap_in_every_kind(tmp_path, name, packed):
+    write(tmp_path / "snap", f"resources/{name}", UNREAD[name])
+    reader = a_snapshot(tmp_path / "snap", POD, complete=["*"])
+    if packed:
+        reader = open_snapshot(an_archive(tmp_path / "snap"))
+    for state in (pods(reader), reader.objects(Node.of, "", [Node])[0]):
+        assert [gap.what for gap in state.value.gaps()] == [f"file resources/{name}"]
+    assert any(name in note for note in reader.notes)
+
+
+@pytest.mark.parametrize("name", ["._001.json", ".DS_Store", ".gitkeep"])
+def test_what_machines_leave_behind_is_no_gap(tmp_path, name):
+    write(tmp_path, f"resources/{name}", b"\0")
+    assert not list(pods(a_snapshot(tmp_path, POD, complete=["*"])).value.gaps())
+
+
+@pytest.mark.parametrize("name", ["x.JSON", "x.Json.GZ", "x.YAML"])
+def test_endings_may_be_in_capitals(tmp_path, name):
+    text = json.dumps(a_list(OTHER_POD)).encode()
+    write(tmp_path, f"resources/{name}", gzip.compress(text) if name.endswith("GZ") else text)
+    state = pods(a_snapshot(tmp_path, POD, complete=["*"]))
+    assert names(state) == {"llm-0", "job-1"}
+    assert not list(state.value.gaps())
+
+
 def test_a_malformed_object_is_one_unknown_entry(tmp_path):
     state = pods(
         a_snapshot(tmp_path, POD, an_object(Pod.of, "bad", "x", metadata={"labels": 3}), complete=["*"])
@@ -655,6 +698,23 @@ def test_a_bomb_inside_is_refused(tmp_path):
         open_snapshot(tmp_path, Limits(ratio_from=2**20))
 
 
+def test_many_bombs_inside_are_one(tmp_path):
+    text = json.dumps(a_list(POD)) + " " * 2**19
+    for number in range(4):
+        write(tmp_path, f"snap/resources/{number}.json.gz", gzip.compress(text.encode()))
+    write(tmp_path, "snap/capture.yaml", yaml.safe_dump(CAPTURE))
+    for path in (tmp_path / "snap", an_archive(tmp_path / "snap")):
+        with pytest.raises(BadSnapshot, match="the snapshot unpacks to more than 1 MiB"):
+            open_snapshot(path, Limits(total=2**20))
+
+
+def test_a_file_that_is_read_again_is_counted_once(tmp_path):
+    write(tmp_path, "x.json.gz", gzip.compress(json.dumps(a_list(POD)).encode() + b" " * 2**19))
+    reader = open_snapshot(tmp_path, Limits(total=2**20))
+    for _ in range(4):
+        assert names(pods(reader)) == {"llm-0"}
+
+
 def not_archives() -> Iterator[bytes]:
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:
@@ -677,7 +737,34 @@ def test_what_is_no_whole_archive_is_refused(tmp_path, content):
         open_snapshot(write(tmp_path, "x.tgz", content))
 
 
-def test_links_out_of_a_folder_are_refused_and_links_inside_passed_over(tmp_path):
+def test_links_that_stay_inside_are_followed(tmp_path):
+    write(tmp_path, "store/one.json", a_list(OTHER_POD))
+    write(tmp_path, "folders/deep/two.json", an_object(Pod.of, "job-2", "batch"))
+    a_snapshot(tmp_path, POD, complete=["*"])
+    (tmp_path / "resources/one.json").symlink_to("../store/one.json")
+    (tmp_path / "resources/more").symlink_to("../folders")
+    (tmp_path / "folders/circle").symlink_to("../folders")
+    state = pods(open_snapshot(tmp_path))
+    assert names(state) == {"llm-0", "job-1", "job-2"}
+    assert not list(state.value.gaps())
+
+
+def test_a_link_to_nothing_is_a_gap(tmp_path):
+    a_snapshot(tmp_path, POD, complete=["*"])
+    (tmp_path / "resources/one.json").symlink_to("../gone.json")
+    assert "one.json" in str(next(pods(open_snapshot(tmp_path)).value.gaps()))
+
+
+def test_links_that_multiply_are_refused(tmp_path):
+    for name, to in (("a", "b"), ("b", "c"), ("c", "d")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / to).mkdir(exist_ok=True)
+        (tmp_path / name / "x").symlink_to(f"../{to}")
+    with pytest.raises(BadSnapshot, match="a link led to"):
+        open_snapshot(tmp_path)
+
+
+def test_links_out_of_a_folder_are_refused(tmp_path):
     snapshot = tmp_path / "snap"
     write(snapshot, "a/x.json", POD)
     (snapshot / "again").symlink_to("a")
