@@ -30,6 +30,11 @@ class Exchange(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.api.answer(self)
 
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.api.sent.append((self.path, json.loads(sent)))
+        self.server.api.answer(self)
+
     def send(self, status: int, body: bytes, kind: str = JSON, headers: Mapping[str, str] = {}) -> None:
         self.begin(status, len(body), kind, headers)
         self.wfile.write(body)
@@ -64,6 +69,7 @@ class FakeApi:
     url: str = ""
     behaviours: dict[str, list[Behaviour]] = field(default_factory=dict)
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)  # path with query, headers
+    sent: list[tuple[str, Any]] = field(default_factory=list)  # path with query, body of a POST
     _lock: Lock = field(default_factory=Lock)
 
     def on(self, path: str, *behaviours: Behaviour) -> FakeApi:
