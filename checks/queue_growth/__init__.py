@@ -14,6 +14,7 @@ from gpuctl.checks.queue_growth.machine import placed_pods, real_quota, separate
 from gpuctl.checks.queue_growth.over_time import steady_backlogs, steady_past
 from gpuctl.checks.queue_growth.requests import possible_requests
 from gpuctl.checks.queue_growth.waits import moving_lines
+from gpuctl.kueue.picture import learned_of_queues
 
 CHECK = Check(
     id="queue-growth",
@@ -38,4 +39,5 @@ CHECK = Check(
         steady_backlogs,
         steady_past,
     ),
+    learned=learned_of_queues,
 )

@@ -14,6 +14,7 @@ from gpuctl.cli.check import check
 from gpuctl.cli.diff import diff
 from gpuctl.cli.explain import explain
 from gpuctl.cli.list import list_checks
+from gpuctl.cli.queues import queues
 from gpuctl.cli.rbac import rbac
 from gpuctl.cli.snapshot import snapshot
 from gpuctl.cli.vllm import vllm
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command("check")(check)
 app.command("snapshot")(snapshot)
+app.command("queues")(queues)
 app.command("vllm")(vllm)
 app.command("list")(list_checks)
 app.command("explain")(explain)

@@ -46,5 +46,5 @@ def hurt(diagnosed: Diagnosed) -> str:
     each = found.value
     return (
         f"; {shown(each.asked)} GPUs or slices are waited for, {shown(each.idle)} of the quota are idle, "
-        f"{each.hours:.0f} GPU-hours were waited so far (estimate)"
+        f"{each.hours:.1f} GPU-hours were waited so far (estimate)"
     )

@@ -1,0 +1,110 @@
+"""Queues as tables and bars: what a person sees, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gpuctl.facts.gather import gather
+from gpuctl.facts.state import Reason, Unknown
+from gpuctl.kueue.picture import QueuePicture, pictures_of_queues
+from gpuctl.report.queues import draw_queue, draw_queues, spark, to_json
+from gpuctl.report.text import canvas
+from tests.builders.queues import GPU, World, healthy
+
+BORROWERS = World()
+BORROWERS.namespace("team-a")
+BORROWERS.flavor()
+BORROWERS.queue("vision", {"h100": {GPU: "8"}}, cohort="all", used={"h100": {GPU: "2"}})
+BORROWERS.queue("research", {"h100": {GPU: "4"}}, cohort="all", used={"h100": {GPU: "8"}})
+BORROWERS.cohort("all")
+BORROWERS.local_queue()
+BORROWERS.workload("big", 6, waits=timedelta(hours=5))
+
+
+def pictures(world: World, **reader: object) -> list[QueuePicture]:
+    facts = gather([pictures_of_queues], world.reader(**reader), {})
+    return [each for _, each in facts[pictures_of_queues].known()]
+
+
+def drawn(draw: object, what: object, encoding: str = "utf-8", *, terminal: bool = False) -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=file, force_terminal=terminal, width=160, color_system=None, legacy_windows=False)
+    draw(what, canvas(console))  # type: ignore[operator]
+    file.flush()
+    return file.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+
+def test_a_table_has_a_line_for_each_queue() -> None:
+    text = drawn(draw_queues, pictures(BORROWERS))
+    head, vision, research = text.splitlines()
+    assert head.split()[:6] == ["NAME", "COHORT", "PENDING", "ADMITTED", "ACTIVE", "OLDEST"]
+    assert vision.startswith("vision")
+    assert "own quota is borrowed away" in vision
+    assert "2/8 h100:gpu" in vision
+    assert research.rstrip().endswith("-")
+
+
+def test_one_queue_shows_its_cohort_what_is_lent_and_what_would_help() -> None:
+    (queue,) = [each for each in pictures(BORROWERS) if each.name == "vision"]
+    text = drawn(draw_queue, queue)
+    assert "cohort all" in text
+    assert "2 of 8, lent 4, free 2" in text
+    assert "8 of 4, borrowed 4" in text
+    assert (
+        "would help: raise nominalQuota of nvidia.com/gpu (flavor h100) in ClusterQueue vision by 4" in text
+    )
+    assert "oldest waits for 5h" in text
+    assert "team-a" in text
+
+
+def test_a_poor_encoding_gets_plain_signs() -> None:
+    for queue in pictures(BORROWERS):
+        assert drawn(draw_queue, queue, "ascii").isascii()
+    assert drawn(draw_queues, pictures(BORROWERS), "ascii").isascii()
+
+
+def test_a_terminal_gets_the_same_facts() -> None:
+    assert "own quota is borrowed away" in drawn(draw_queues, pictures(BORROWERS), terminal=True)
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    gap = Unknown(Reason.FORBIDDEN, "no", "cohorts.kueue.x-k8s.io")
+    missing = {"cohorts.kueue.x-k8s.io": gap}
+    (queue,) = [each for each in pictures(BORROWERS, missing=missing) if each.name == "vision"]
+    assert queue.cells is None
+    text = drawn(draw_queue, queue)
+    assert "quota is not known" in text
+    assert "forbidden" in text
+    assert json.loads(to_json([queue], []))["items"][0]["quota"] is None
+
+
+def test_json_has_the_line_and_the_causes() -> None:
+    told = json.loads(to_json(pictures(healthy()), ["a gap"]))
+    (queue,) = told["items"]
+    assert told["unknown"] == ["a gap"]
+    assert queue["pending"] == 3
+    assert queue["quota"][0]["used"] == "8"
+    assert [each["position"] for each in queue["waiting"]] == [0, 1, 2]
+    assert queue["causes"][0]["cause"].startswith("quota is in use")
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=40), st.sampled_from(["utf-8", "ascii"]))
+def test_a_spark_is_never_longer_than_its_line(line: list[int], encoding: str) -> None:
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    assert len(spark(line, canvas(console))) <= max(len(line), 0)
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "a\nb", "\u202eevil"])
+def test_strings_of_the_cluster_are_made_safe(name: str) -> None:
+    world = healthy()
+    world.one("Workload", "train-1")["metadata"]["name"] = name
+    for queue in pictures(world):
+        text = drawn(draw_queue, queue)
+        assert name not in text
