@@ -39,6 +39,7 @@ def readable_versions(crds: Each[Ref, CustomResourceDefinition], old: Reads, new
     if failed:
         yield _finding(next(iter(failed)), converted)
         return
+    _must_have_been_read([reads[version] for version in _served(crd) if version in reads])
     _must_have_converted([reads[version] for version in converted.others if version in reads])
 
 
@@ -53,16 +54,23 @@ def _converts(gap: Unknown) -> bool:
     return gap.reason is Reason.SERVER_ERROR and bool(_VERSION.search(gap.message))
 
 
-def _must_have_converted(reads: list[Reads]) -> None:
-    """Raises NotKnown unless a queue was read in each version that takes a conversion."""
+def _served(crd: CustomResourceDefinition) -> Iterator[str]:
+    return (version.name for version in crd.spec.versions if version.served)
+
+
+def _must_have_been_read(reads: list[Reads]) -> None:
     for read in reads:
         if not isinstance(read, Known):
             raise NotKnown(read)
         for gap in read.value.gaps():
             raise NotKnown(gap)
-        if not read.value.entries:
-            why = "there is no LocalQueue, and reading none takes no conversion"
-            raise NotKnown(Unknown(Reason.NOT_ASKED, why))
+
+
+def _must_have_converted(reads: list[Reads]) -> None:
+    """Raises NotKnown unless a queue was read in each version that takes a conversion."""
+    if not all(isinstance(read, Known) and read.value.entries for read in reads):
+        why = "there is no LocalQueue, and reading none takes no conversion"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, why))
 
 
 def _finding(message: str, converted: Converted) -> Finding:

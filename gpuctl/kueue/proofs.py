@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from gpuctl.facts.fact import NOW, DryRun, Fact, Handshakes, Maybe, Named, given
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref, Rule
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Meta, Ref, Rule
 from gpuctl.facts.objects import CustomResourceDefinition, Deployment, Namespace
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, value
 from gpuctl.facts.tls import ServedPort
@@ -29,7 +29,7 @@ from gpuctl.kueue.facts import (
 from gpuctl.kueue.manager import Manager, container, diagnoses, is_ready, target
 from gpuctl.kueue.objects import GROUP, RESOURCE_FLAVOR, VERSIONS, Job, WebhookSecret, Workload
 from gpuctl.kueue.owners import is_rotating
-from gpuctl.kueue.reach import covers
+from gpuctl.kueue.reach import NAME_LABEL, covers
 from gpuctl.kueue.registrations import Hook, Installation, Registration
 
 # What may pass, and for how many seconds it is asked again. A call that times out takes ten of them.
@@ -150,28 +150,43 @@ DRY_RUN: Fact[Any] = DryRun(a_resource_flavor_to_try, (Rule(GROUP, "resourceflav
 
 
 @given(kueue_installations, Maybe(NAMESPACES), Maybe(NEW_READS))
-def a_namespace_to_try_in(
+def namespaces_to_try_in(
     installations: Each[Ref, Installation],
     namespaces: State[Each[Ref, Namespace]],
     queues: State[Each[Ref, Any]],
-) -> Mapping[str, str]:
+) -> Mapping[str, State[str]]:
     """By kind, the namespace where a creation meets Kueue's webhooks: one with a LocalQueue if there is.
-    Where namespaces can't be listed, it is the one that every cluster has."""
+    Where namespaces can't be listed, the one that every cluster has may do."""
+    hooks = [hook for _, each in installations.known() for hook in each.webhooks]
+    creating = {kind: [each for each in hooks if _creates(each, kind)] for kind in ("workloads", "jobs")}
     if not isinstance(namespaces, Known):
-        return dict.fromkeys(("workloads", "jobs"), "default")
+        return {kind: _default(some, namespaces) for kind, some in creating.items()}
     known = [each for _, each in namespaces.value.known() if each.status.phase != "Terminating"]
     used = {ref.namespace for ref in queues.value.entries} if isinstance(queues, Known) else set()
     own = {each.service.namespace for _, each in installations.known()}
-    hooks = [hook for _, each in installations.known() for hook in each.webhooks]
-    found = {
-        plural: sorted(_managed(known, [each for each in hooks if _creates(each, plural)]) - own, key=_last)
-        for plural in ("workloads", "jobs")
-    }
-    return {
-        plural: next((each for each in names if each in used), names[0])
-        for plural, names in found.items()
-        if names
-    }
+    managed = {kind: sorted(_managed(known, some) - own, key=_last) for kind, some in creating.items()}
+    gap = next(namespaces.value.gaps(), None)
+    return {kind: _best(names, used) or gap or _nowhere(kind) for kind, names in managed.items()}
+
+
+def _best(names: Collection[str], used: Collection[str]) -> Known[str] | None:
+    return next((Known(each) for each in (*(name for name in names if name in used), *names)), None)
+
+
+def _nowhere(kind: str) -> Inapplicable:
+    return Inapplicable(f"in no namespace Kueue's webhooks are called for {kind}")
+
+
+def _default(hooks: Collection[Hook], unread: Unknown | Inapplicable) -> State[str]:
+    """The namespace `default`, if its name alone tells that a webhook is called there."""
+    default = Namespace(metadata=Meta(name="default"))
+    told = any(_needs_a_name_alone(each) and covers(each, default) for each in hooks)
+    return Known(default.metadata.name) if told else unread
+
+
+def _needs_a_name_alone(hook: Hook) -> bool:
+    expressions = (each.key for each in hook.namespaces.match_expressions)
+    return {*hook.namespaces.match_labels, *expressions} <= {NAME_LABEL}
 
 
 def _creates(hook: Hook, plural: str) -> bool:
@@ -191,28 +206,22 @@ def _last(name: str) -> tuple[bool, bool, str]:
     return name.startswith("kube-"), name != "default", name
 
 
-@given(patience_with_kueue, a_namespace_to_try_in, Maybe(CRDS))
+@given(patience_with_kueue, namespaces_to_try_in, Maybe(CRDS))
 def a_workload_to_try(
-    patience: Patience, places: Mapping[str, str], crds: State[Each[Ref, CustomResourceDefinition]]
+    patience: Patience, places: Mapping[str, State[str]], crds: State[Each[Ref, CustomResourceDefinition]]
 ) -> Collection[Attempt]:
-    place = _place(places, "workloads")
+    place = value(places["workloads"])
     body = _named(Workload.of, _version(crds, "workloads"), place)
     body["spec"] = {"active": False, "podSets": [{"name": "main", "count": 1, "template": _POD}]}
     return (Attempt(Workload.of, place, body, on_request=True, patience=patience),)
 
 
-@given(patience_with_kueue, a_namespace_to_try_in)
-def a_suspended_job_to_try(patience: Patience, places: Mapping[str, str]) -> Collection[Attempt]:
-    place = _place(places, "jobs")
+@given(patience_with_kueue, namespaces_to_try_in)
+def a_suspended_job_to_try(patience: Patience, places: Mapping[str, State[str]]) -> Collection[Attempt]:
+    place = value(places["jobs"])
     body = _named(Job.of, Job.of.versions[0], place)
     body["spec"] = {"suspend": True, "template": _POD}
     return (Attempt(Job.of, place, body, on_request=True, patience=patience),)
-
-
-def _place(places: Mapping[str, str], plural: str) -> str:
-    if plural not in places:
-        raise NotKnown(Inapplicable(f"in no namespace Kueue's webhooks are called for {plural}"))
-    return places[plural]
 
 
 WORKLOAD_DRY_RUN: Fact[Any] = DryRun(a_workload_to_try, (Rule(GROUP, "workloads", "create", True),))

@@ -13,6 +13,7 @@ from gpuctl.kueue.registrations import Converted, Hook
 
 _BEST_KNOWN = ("jobs", "pods", "deployments", "statefulsets", "workloads", "resourceflavors", "clusterqueues")
 _SHOWN = 4
+NAME_LABEL = "kubernetes.io/metadata.name"  # every API server sets it
 _CLUSTER_WIDE = frozenset({"resourceflavors", "clusterqueues", "cohorts"})
 
 
@@ -78,7 +79,7 @@ def _count(
 def covers(hook: Hook, namespace: Namespace) -> bool:
     """Whether a webhook is called for objects in a namespace. Its name is a label that every API server sets,
     and that manifests lack."""
-    labels = {"kubernetes.io/metadata.name": namespace.metadata.name, **namespace.metadata.labels}
+    labels = {NAME_LABEL: namespace.metadata.name, **namespace.metadata.labels}
     return selects(hook.namespaces, labels)
 
 

@@ -156,6 +156,32 @@ def test_workloads_and_jobs_are_tried_where_kueue_is_called() -> None:
     assert job.body["metadata"]["namespace"] == "team-a"
 
 
+UNREAD = {"namespaces": Unknown(Reason.SERVER_ERROR, "etcd is tired")}
+
+
+def test_where_namespaces_cannot_be_listed_default_may_do() -> None:
+    (job,) = facts(healthy(), missing=UNREAD)[a_suspended_job_to_try]
+    assert job.namespace == "default"
+
+
+def test_but_not_where_labels_tell_whether_kueue_is_called_there() -> None:
+    """A Job that no webhook of Kueue's was asked about would prove nothing, and pass."""
+    cluster = healthy()
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        for hook in (hook for each in cluster.all(kind) for hook in each["webhooks"]):
+            hook["namespaceSelector"] = {"matchLabels": {"kueue": "on"}}
+    state = facts(cluster, missing=UNREAD).state(a_suspended_job_to_try)
+    assert isinstance(state, Unknown)
+    assert state.reason is Reason.SERVER_ERROR
+
+
+def test_a_namespace_that_was_not_read_may_be_the_one() -> None:
+    cluster = healthy()
+    for each in cluster.all("Namespace"):
+        each["metadata"]["labels"] = 7
+    assert isinstance(facts(cluster).state(a_suspended_job_to_try), Unknown)
+
+
 @pytest.mark.parametrize(
     ("attempt", "assertion", "hook"),
     [(Attempt(Job.of, "team-a", {}), "admitted-job", "mjob.kb.io"),

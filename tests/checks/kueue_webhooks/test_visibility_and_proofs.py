@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from gpuctl.audit.judge import Verdict
-from gpuctl.facts.kinds import Answer, Attempt
-from gpuctl.facts.state import Inapplicable, Reason, Unknown
-from gpuctl.kueue.objects import RESOURCE_FLAVOR
+from gpuctl.facts.kinds import Answer, Attempt, Kind, View
+from gpuctl.facts.state import Inapplicable, Reason, State, Unknown
+from gpuctl.kueue.objects import RESOURCE_FLAVOR, LocalQueueInNewVersion
 from tests.builders.kueue import OPENSHIFT, Cluster, healthy
-from tests.checks.kueue_webhooks.judging import Verdicts, judged
+from tests.checks.kueue_webhooks.judging import Verdicts, judged, judged_by
 from tests.memory import A_MOMENT
 
 NEWER = "v1beta2.visibility.kueue.x-k8s.io"
@@ -107,6 +108,18 @@ def test_a_failing_conversion_is_a_finding_and_no_crash(message: str, why: str) 
 )
 def test_other_failures_prove_nothing(gap: Unknown, verdict: Verdict) -> None:
     assert reads(gap).by_assertion["readable-versions"] is verdict
+
+
+def test_the_version_that_is_stored_must_have_been_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that failed to list it let the assertion pass, on the strength of the other version."""
+    reader = healthy().reader()
+    read, gap = reader.objects, Unknown(Reason.SERVER_ERROR, "etcd is tired")
+
+    def without_stored(kind: Kind, labels: str, views: Sequence[type[View]]) -> Sequence[State[Any]]:
+        return [gap] * len(views) if kind == LocalQueueInNewVersion.of else read(kind, labels, views)
+
+    monkeypatch.setattr(reader, "objects", without_stored)
+    assert judged_by(reader).by_assertion["readable-versions"] is Verdict.UNKNOWN
 
 
 def test_reading_no_queue_takes_no_conversion() -> None:
