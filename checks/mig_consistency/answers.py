@@ -119,6 +119,6 @@ def _labelled_more(looked: Looked) -> bool:
     """Whether labels count more GPUs of the only model than there are."""
     node, hardware = looked.node, looked.hardware
     count = node.number("gpu.count")
-    if count is None or node.strategy == "single" or node.owner or not node.settled:
+    if count is None or node.strategy == "single" or node.owner or node.change:
         return False
     return len(hardware.models) == 1 and node.product in hardware.models and count > len(hardware.gpus)

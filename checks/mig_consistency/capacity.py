@@ -11,7 +11,7 @@ from gpuctl.checks.mig_consistency.words import (
     capacity,
     kind_of,
     label,
-    must_be_settled,
+    must_be_judged,
     reads,
     reread,
     run,
@@ -21,7 +21,7 @@ from gpuctl.checks.mig_consistency.words import (
 )
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, State
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State
 from gpuctl.nvidia.comparison import (
     Gap,
     of_hardware,
@@ -38,7 +38,7 @@ from gpuctl.nvidia.node import Node
 @every(nodes_with_GPUs, "every device that a node has can be allocated", given())
 @standing
 def healthy_devices(node: Node) -> Iterator[Finding]:
-    must_be_settled(node)
+    must_be_judged(node)
     gaps = unhealthy(node)
     if not gaps:
         return
@@ -66,13 +66,14 @@ def healthy_devices(node: Node) -> Iterator[Finding]:
 @standing
 def kept_promises(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Finding]:
     known = isinstance(looked, Known) and isinstance(looked.value.entries.get(node.ref), Known)
-    must_be_settled(node)
+    must_be_judged(node)
     if known:
         return
     gaps, unknown = unlike_labels(node), unpromised(node)
     if gaps:
         yield _unlike(node, gaps, "its labels promise", _labels(node))
     if unknown:
+        _must_not_be_recent(node)
         yield _stale(node, unknown, "its labels know none of them", _labels(node))
 
 
@@ -85,14 +86,20 @@ def _labels(node: Node) -> tuple[Evidence, ...]:
 @standing
 def true_capacity(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    must_be_settled(node)
+    must_be_judged(node)
     wanted = of_hardware(node, looked.hardware)
     listed = (smi(looked, "-L", looked.hardware.layout),)
     gaps, left = wrong_capacity(wanted, node.capacity), stale(wanted, node.capacity)
     if gaps:
         yield _unlike(node, gaps, "its GPUs have", listed)
     if left:
+        _must_not_be_recent(node)
         yield _stale(node, left, "its GPUs have none of them", listed)
+
+
+def _must_not_be_recent(node: Node) -> None:
+    if node.recent:
+        raise NotKnown(Inapplicable("the kubelet may keep the names of before for 6 minutes"))
 
 
 def _unlike(node: Node, gaps: Sequence[Gap], told: str, evidence: tuple[Evidence, ...]) -> Finding:

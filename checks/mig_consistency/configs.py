@@ -10,7 +10,7 @@ from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
     kind_of,
     label,
-    must_be_settled,
+    must_be_judged,
     reads,
     retry,
     run,
@@ -91,7 +91,7 @@ def _no_such(node: Node, selection: Selection) -> Finding:
 @standing
 def sliced_as_configured(looked: Looked, maps: Maps) -> Iterator[Finding]:
     node = looked.node
-    must_be_settled(node)
+    must_be_judged(node)
     selection = _selection(node, maps)
     if node.virtual or selection.parts is None:
         raise NotKnown(Inapplicable("there is no configuration that holds for it"))

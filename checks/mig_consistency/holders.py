@@ -8,8 +8,7 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
-    must_be_settled,
-    must_not_change,
+    must_be_judged,
     reads,
     run,
     show,
@@ -28,7 +27,7 @@ from gpuctl.nvidia.objects import GpuPod
 @every(nodes_with_GPUs, "nodes still offer what their pods hold", given())
 @standing
 def still_offered(node: Node) -> Iterator[Finding]:
-    must_be_settled(node)
+    must_be_judged(node)
     if not node.ready:
         raise NotKnown(Inapplicable("the node is not Ready"))
     for pod in node.pods:
@@ -76,7 +75,7 @@ def _not_offered(node: Node, pod: GpuPod, gone: list[str]) -> Finding:
 @standing
 def existing_devices(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    must_not_change(node)
+    must_be_judged(node)
     devices = value(looked.kubelet)
     there = {device.uuid for device in looked.hardware.devices} | {gpu.uuid for gpu in looked.hardware.gpus}
     alive = {pod.metadata.uid: pod for pod in node.pods}

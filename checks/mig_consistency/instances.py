@@ -9,7 +9,7 @@ from gpuctl.audit.finding import Finding, Severity
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
     kind_of,
-    must_not_change,
+    must_be_judged,
     reads,
     reread,
     retry,
@@ -74,7 +74,7 @@ def _pending(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
 @standing
 def whole_devices(looked: Looked, maps: State[Each[Ref, MigConfigMap]]) -> Iterator[Finding]:
     node = looked.node
-    must_not_change(node)
+    must_be_judged(node)
     gpus = looked.hardware.gpus
     without = [gpu for gpu in gpus if _lacking(gpu)]
     empty = [gpu for gpu in gpus if gpu.sliced and not gpu.devices and gpu not in without]

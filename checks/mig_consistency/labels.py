@@ -10,7 +10,7 @@ from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
     kind_of,
     label,
-    must_be_settled,
+    must_be_judged,
     reads,
     restart,
     run,
@@ -66,7 +66,7 @@ def _discovered(node: Node, profile: str) -> bool:
 @standing
 def true_labels(looked: Looked) -> Iterator[Finding]:
     node = looked.node
-    must_be_settled(node)
+    must_be_judged(node)
     gaps = [gap for gap in wrong_labels(node, looked.hardware) if not _is_of_missing(gap, looked)]
     if not gaps:
         return

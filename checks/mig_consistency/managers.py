@@ -8,7 +8,7 @@ from datetime import timedelta
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, logs, must_not_change, restart, show
+from gpuctl.checks.mig_consistency.words import kind_of, label, logs, must_be_judged, restart, show
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import Inapplicable, NotKnown, value
 from gpuctl.nvidia.facts import nodes_with_GPUs
@@ -78,7 +78,7 @@ def _absent(node: Node, managers: tuple[GpuPod, ...], policy: ClusterPolicySpec 
 
 @every(nodes_with_GPUs, "the pods that serve GPUs run on every node", given())
 def running_operands(node: Node) -> Iterator[Finding]:
-    must_not_change(node)
+    must_be_judged(node)
     if not node.ready:
         raise NotKnown(Inapplicable("the node is not Ready"))
     found = node.operands
@@ -152,7 +152,7 @@ def rediscovered(node: Node) -> Iterator[Finding]:
         return
     if not node.labelled_profiles and "-MIG-" not in node.label("gpu.product"):
         return
-    if not node.settled:
+    if node.recent:
         return
     yield Finding(
         code=codes.NOT_REDISCOVERED,

@@ -10,7 +10,7 @@ from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
     kind_of,
     label,
-    must_be_settled,
+    must_be_judged,
     reads,
     retry,
     run,
@@ -27,7 +27,7 @@ from gpuctl.nvidia.node import Node
 @every(nodes_with_GPUs, "the MIG strategy can describe the GPUs", given())
 @standing
 def fitting_strategy(node: Node) -> Iterator[Finding]:
-    must_be_settled(node)
+    must_be_judged(node)
     if node.invalid:
         yield _invalid(node)
     configured = node.configured_strategy
@@ -38,7 +38,7 @@ def fitting_strategy(node: Node) -> Iterator[Finding]:
 @every(nodes_whose_hardware_is_known, "GPUs are alike where strategy is single", given(), Strength.PROOF)
 @standing
 def alike_gpus(looked: Looked) -> Iterator[Finding]:
-    must_be_settled(looked.node)
+    must_be_judged(looked.node)
     if looked.node.strategy == "single" and is_mixed(looked.hardware):
         yield _does_not_fit(looked, uneven(looked.hardware))
 

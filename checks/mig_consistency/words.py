@@ -17,17 +17,24 @@ Ts = TypeVarTuple("Ts")
 
 
 def standing(judge: Callable[[S, *Ts], Iterator[Finding]]) -> Callable[[S, *Ts], Iterator[Finding]]:
-    """Of a subject that was read twice, only what both reads show counts."""
+    """Of a subject that was read twice, only what both reads show counts; of one, what no change explains."""
 
     def twice(subject: S, *given: *Ts) -> Iterator[Finding]:
         if subject.earlier is None:
-            yield from judge(subject, *given)
+            for finding in judge(subject, *given):
+                if _node(subject).recent:
+                    raise NotKnown(Inapplicable("one read, and the last change is less than 6 minutes old"))
+                yield finding
             return
         before = frozenset(_until_a_gap(judge(subject.earlier, *given)))
         yield from (each for each in judge(subject, *given) if each.fingerprint in before)
 
     twice.__name__ = judge.__name__
     return twice
+
+
+def _node(subject: Node | Looked) -> Node:
+    return subject.node if isinstance(subject, Looked) else subject
 
 
 def _until_a_gap(findings: Iterator[Finding]) -> Iterator[str]:
@@ -38,28 +45,20 @@ def _until_a_gap(findings: Iterator[Finding]) -> Iterator[str]:
         return
 
 
-def must_be_settled(node: Node) -> None:
-    """Raises `NotKnown` while labels, capacity and hardware can't be expected to agree: the question does not
-    arise where a change is on its way, or another than MIG manager goes by rules of its own."""
-    if not node.settled:
-        raise NotKnown(Inapplicable("a change is on its way, or less than 6 minutes old"))
+def must_be_judged(node: Node) -> None:
+    """Raises `NotKnown` where labels, capacity and hardware need not agree: while a change is on its way, or
+    where another than MIG manager goes by rules of its own."""
+    if node.change is not None:
+        raise NotKnown(Inapplicable("a change is on its way"))
     if node.owner and not node.owner.judged:
         raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
     if node.passed_through:
         raise NotKnown(Inapplicable("its GPUs are handed to virtual machines"))
 
 
-def must_not_change(node: Node) -> None:
-    """Raises `NotKnown` while a change is on its way, or where another decides the geometry."""
-    if node.change is not None:
-        raise NotKnown(Inapplicable("a change is on its way"))
-    if node.owner and not node.owner.judged:
-        raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
-
-
 def reads(subject: Node | Looked) -> Evidence:
     """How often it was read."""
-    node = subject.node if isinstance(subject, Looked) else subject
+    node = _node(subject)
     often = "two reads 10 s apart show the same" if subject.earlier else "one read"
     return Evidence(node.ref, "", often)
 

@@ -158,13 +158,15 @@ def _single_labels(node: Node, hardware: Hardware) -> Iterator[Gap]:
 
 def in_doubt(node: Node) -> bool:
     """Whether what the API shows of a node does not agree, so that it is worth a second look."""
-    return node.settled and bool(unhealthy(node) or unlike_labels(node) or unpromised(node))
+    return node.change is None and bool(
+        node.invalid or unhealthy(node) or unlike_labels(node) or unpromised(node)
+    )
 
 
 def hardware_in_doubt(node: Node, hardware: Hardware) -> bool:
     """Whether what nvidia-smi shows does not agree with the node, or in itself."""
-    if hardware.said or not node.settled:
-        return node.settled
+    if hardware.said or node.change is not None:
+        return node.change is None
     wanted = of_hardware(node, hardware)
     return bool(
         wrong_capacity(wanted, node.capacity)
@@ -172,4 +174,6 @@ def hardware_in_doubt(node: Node, hardware: Hardware) -> bool:
         or wrong_labels(node, hardware)
         or any(gpu.pending and gpu.pending != gpu.mode for gpu in hardware.gpus)
         or any(gpu.sliced and not gpu.devices for gpu in hardware.gpus)
+        or any(not device.profile.whole for device in hardware.devices)
+        or (node.recent and node.config)
     )

@@ -304,8 +304,14 @@ class Node:
 
     @cached_property
     def changed_at(self) -> datetime | None:
-        """When geometry, or those who report it, changed last, as far as that is known."""
-        times = [self._written("config", "state", "plugin", "upgrade")]
+        """When geometry, or who reports it, changed last, as far as that is known. What people write by hand
+        asks for changes, and is none."""
+        writers = self.view.metadata.managed_fields
+        times = [
+            each.time
+            for each in writers
+            if not each.manager.startswith("kubectl") and _wrote(each, ("state", "plugin", "upgrade"))
+        ]
         if isinstance(self.around.pods, Known):
             times += [_started(pod) for pod in self.operands.get(PLUGIN, ())]
         return max((time for time in times if time), default=None)
@@ -322,12 +328,10 @@ class Node:
         return self._written("state")
 
     @cached_property
-    def settled(self) -> bool:
-        """Whether labels, capacity and hardware can be expected to agree: nothing changed lately."""
-        if self.change is not None:
-            return False
+    def recent(self) -> bool:
+        """Whether the last change is so young that the kubelet may still report what was before."""
         changed = self.changed_at
-        return changed is None or self.around.now - changed >= SETTLING
+        return changed is not None and self.around.now - changed < SETTLING
 
     @property
     def ready(self) -> bool:
