@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuctl.cluster.decode import Collector
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target, parsed
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
@@ -72,19 +72,14 @@ class MemoryReader:
             return Unknown(Reason.NOT_ASKED, "no port was asked")
         return Known(Each({each: self.shown[each.service.name] for each in ports}))
 
-    def logs(
-        self,
-        logs: Collection[Log],
-        parse: Callable[[str], T],
-        keep: Callable[[str], str],
-    ) -> State[Each[Log, T]]:
+    def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
         if self.written is None:
             return Unknown(Reason.NOT_ASKED, "logs are read only with consent")
         found = {each: self.written.get(_log_name(each)) for each in logs}
         return Known(
             Each(
                 {
-                    each: text if isinstance(text, Unknown) else Known(parse(text))
+                    each: text if isinstance(text, Unknown) else Known(reading.parse(text))
                     for each, text in found.items()
                     if text is not None
                 }

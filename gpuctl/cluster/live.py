@@ -29,7 +29,7 @@ from gpuctl.cluster.pages import Expired, Listing
 from gpuctl.cluster.probe import Prober, Probing
 from gpuctl.cluster.reviews import Reviews
 from gpuctl.cluster.sink import NoSink, Sink
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
@@ -184,15 +184,13 @@ class LiveReader:
         )
         return Known(shaker.handshakes(inside))
 
-    def logs(
-        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
-    ) -> State[Each[Log, T]]:
+    def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
         if not self._logs:
             gap = Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
             self._sink.missing_log(None, gap)
             return gap
         reader = LogReader(self._connection, self._deadline, self._sink, self._told)
-        return Known(reader.read(logs, parse, keep))
+        return Known(reader.read(logs, reading))
 
     def commands(
         self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]

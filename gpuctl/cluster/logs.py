@@ -12,12 +12,12 @@ from gpuctl.cluster import errors
 from gpuctl.cluster.connection import Connection, Reply
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.sink import Sink
-from gpuctl.facts.kinds import Log
+from gpuctl.facts.kinds import Log, LogReading
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
 
 T = TypeVar("T")
 
-LIMIT_BYTES: Final = 1 << 19  # from the beginning: what matters of an engine is said when it starts
+STEPS: Final = (1 << 17, 1 << 20)  # bytes from the beginning: what matters is said when a process starts
 LAST_LINES: Final = 100  # of a longer log, for what changes: how busy it is
 SECONDS: Final = 15.0  # for one log: a kubelet that hangs costs no more
 AT_ONCE: Final = 12
@@ -42,33 +42,23 @@ class LogReader:
     sink: Sink
     told: Callable[[str], None] = lambda _: None
 
-    def read(
-        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
-    ) -> Each[Log, T]:
+    def read(self, logs: Collection[Log], reading: LogReading[T]) -> Each[Log, T]:
         """Every log there is, parsed as it arrives: no more than a few texts are held at once."""
-        entries = {log: state for log, state in self._states(logs, parse, keep) if state is not None}
+        entries = {log: state for log, state in self._states(logs, reading) if state is not None}
         self.sink.logs_complete()
         return Each(entries)
 
-    def _states(
-        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
-    ) -> Iterator[tuple[Log, State[T] | None]]:
+    def _states(self, logs: Collection[Log], reading: LogReading[T]) -> Iterator[tuple[Log, State[T] | None]]:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gpuctl-log") as pool:
-            states = pool.map(lambda log: self._one(log, parse, keep), logs)
+            states = pool.map(lambda log: self._one(log, reading), logs)
             for number, (log, state) in enumerate(zip(logs, states, strict=True), start=1):
                 self.told(f"{number} of {len(logs)} logs")
                 yield log, state
 
-    def _one(self, log: Log, parse: Callable[[str], T], keep: Callable[[str], str]) -> State[T] | None:
-        """None if the container never wrote this log. A mistake in `parse` costs this log alone."""
+    def _one(self, log: Log, reading: LogReading[T]) -> State[T] | None:
+        """None if the container never wrote this log. A mistake in `reading` costs this log alone."""
         try:
-            beginning = self._text(log, limitBytes=LIMIT_BYTES)
-            if beginning is None:
-                return None
-            cut = len(beginning) >= LIMIT_BYTES * 9 // 10  # characters, where the limit counts bytes
-            text = f"{beginning}\n{self._end(log)}" if cut else beginning
-            self.sink.log(log, lambda: keep(text), truncated=cut)
-            return Known(parse(text))
+            return self._in_steps(log, reading)
         except NotKnown as gap:
             if isinstance(gap.state, Unknown):
                 self.sink.missing_log(log, gap.state)
@@ -76,10 +66,26 @@ class LogReader:
         except Exception as error:  # noqa: BLE001 - the border around one entry: a bug here must not cost the others
             return Unknown(Reason.INTERNAL, f"{type(error).__name__}: {error}", str(log))
 
+    def _in_steps(self, log: Log, reading: LogReading[T]) -> State[T] | None:
+        """More of the beginning if the first bytes do not tell, and the end of a log that goes on."""
+        for limit in STEPS:
+            text = self._text(log, limitBytes=limit)
+            if text is None:
+                return None
+            cut = len(text) >= limit * 9 // 10  # characters, where the limit counts bytes
+            if not cut or limit == STEPS[-1] or reading.enough(reading.parse(text)):
+                return self._whole(log, reading, text, limit if cut else None)
+        raise AssertionError("unreachable")
+
+    def _whole(self, log: Log, reading: LogReading[T], beginning: str, cut_at: int | None) -> State[T]:
+        text = beginning if cut_at is None else f"{beginning}\n{self._end(log)}"
+        self.sink.log(log, lambda: reading.keep(text), cut_at=cut_at)
+        return Known(reading.parse(text))
+
     def _end(self, log: Log) -> str:
         """The last lines of a long log; nothing where they can't be had, for the beginning is what counts."""
         try:
-            return self._text(log, tailLines=LAST_LINES, limitBytes=LIMIT_BYTES) or ""
+            return self._text(log, tailLines=LAST_LINES, limitBytes=STEPS[0]) or ""
         except NotKnown:
             return ""
 

@@ -19,12 +19,11 @@ from typing import Any, Final
 import msgspec
 
 import gpuctl
+from gpuctl.audit.mask import masked, masked_text
 from gpuctl.audit.report import Source
 from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_metrics
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
-from gpuctl.cluster.logs import LIMIT_BYTES
-from gpuctl.audit.mask import masked, masked_text
 from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path
@@ -112,7 +111,7 @@ class Recorder:
         with self._lock:
             self._served[group] = tuple(versions)
 
-    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
+    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
         """Writes what may be kept of a log, masked, and how much of it was read."""
         if self._failure:
             return
@@ -121,9 +120,9 @@ class Recorder:
             file = self._folder / log_path(log)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-            meta = {"readFrom": "start", "filtered": True, **_span(text)}
-            if truncated:
-                meta["truncatedAt"] = LIMIT_BYTES
+            meta: dict[str, Any] = {"readFrom": "start", "filtered": True, **_span(text)}
+            if cut_at is not None:
+                meta["truncatedAt"] = cut_at
             file.with_suffix(".meta.yaml").write_text(_dumped(meta), encoding="utf-8")
         except OSError as error:
             self._failure = error

@@ -38,8 +38,8 @@ class Sink(Protocol):
         """What discovery said of an API group."""
         ...
 
-    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
-        """What may be kept of a log; `truncated` if it was not read to its end."""
+    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
+        """What may be kept of a log; `cut_at` so many bytes, if it is longer."""
         ...
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
@@ -98,7 +98,7 @@ class NoSink:
     def served(self, group: str, versions: Sequence[str]) -> None:
         pass
 
-    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
+    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
         pass
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:

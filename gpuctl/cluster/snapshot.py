@@ -31,7 +31,7 @@ from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, damaged, parts
 from gpuctl.cluster.selector import selector
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
@@ -285,19 +285,15 @@ class SnapshotReader:
             Each({each: recorded_handshakes.shown(self.handshake_files, capture, each) for each in ports})
         )
 
-    def logs(
-        self,
-        logs: Collection[Log],
-        parse: Callable[[str], T],
-        keep: Callable[[str], str],  # noqa: ARG002 - a record is not recorded again
-    ) -> State[Each[Log, T]]:
+    def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
         """The logs that the snapshot holds, as far as they were kept."""
         if not self.with_logs:
             return Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
         by_path = {file.path.removesuffix(".gz"): file for file in self.log_files}
         files = {log: by_path.get(recorded_logs.path(log)) for log in logs}
         states = {
-            log: recorded_logs.recorded(file, self.account.capture, log, parse) for log, file in files.items()
+            log: recorded_logs.recorded(file, self.account.capture, log, reading.parse)
+            for log, file in files.items()
         }
         return Known(Each({log: state for log, state in states.items() if state is not None}))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, Rule, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, Rule, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
@@ -170,15 +170,13 @@ class Handshakes(Read[Each[ServedPort, Handshake]]):
 
 @dataclass(frozen=True)
 class Logs(Read[Each[Log, T]]):
-    """What containers logged, from the beginning, in the shape that `parse` gives it. Needs consent.
+    """What containers logged, from the beginning, as `reading` makes it. Needs consent.
 
-    `keep` reduces a log to the text that a record may hold: logs can contain what users wrote. A log that
-    does not exist, of a container that never ran, is absent from the result.
+    A log that does not exist, of a container that never ran, is absent from the result.
     """
 
     of: Fact[Collection[Log]]
-    parse: Callable[[str], T]
-    keep: Callable[[str], str]
+    reading: LogReading[T]
 
     @property
     def needs(self) -> tuple[Fact[Any], ...]:

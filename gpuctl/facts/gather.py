@@ -172,7 +172,7 @@ class _Walk:
         if isinstance(fact, Handshakes):
             return [self.reader.handshakes(value(self.states[fact.of]))]
         if isinstance(fact, Logs):
-            return [self.reader.logs(value(self.states[fact.of]), fact.parse, fact.keep)]
+            return [self.reader.logs(value(self.states[fact.of]), fact.reading)]
         if isinstance(fact, Command):
             commands = [cast("Command[Any]", each) for each in group]
             wanted = [(each.command, each.parse) for each in commands]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 def _at_once(_: Answer) -> float:
     return 0.0
+
+
+@dataclass(frozen=True)
+class LogReading(Generic[T]):
+    """What to make of a log. `keep` reduces it to the text that a record may hold: logs can contain what
+    users wrote. Of a long log more is read until there is `enough`."""
+
+    parse: Callable[[str], T]
+    keep: Callable[[str], str]
+    enough: Callable[[T], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)

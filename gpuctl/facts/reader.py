@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, Ref, View
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
 from gpuctl.facts.state import Each, State
@@ -54,11 +54,8 @@ class Reader(Protocol):
         """The certificates that these ports show; `not-asked` without the person's consent."""
         ...
 
-    def logs(
-        self, logs: Collection[Log], parse: Callable[[str], T], keep: Callable[[str], str]
-    ) -> State[Each[Log, T]]:
-        """The beginnings of these logs, parsed; what was never written is absent. `keep` is what of a log
-        a record may hold."""
+    def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
+        """The beginnings of these logs, parsed; what was never written is absent."""
         ...
 
     def commands(

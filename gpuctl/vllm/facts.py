@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from gpuctl.facts.fact import Logs, Maybe, Named, Objects, given
-from gpuctl.facts.kinds import Log, Ref, View
+from gpuctl.facts.kinds import Log, LogReading, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt
 from gpuctl.vllm import arguments, launch
 from gpuctl.vllm.engine import Engine
@@ -21,7 +21,7 @@ from gpuctl.vllm.objects import (
     EngineVolume,
     LinkedService,
 )
-from gpuctl.vllm.reading import kept, parse
+from gpuctl.vllm.reading import kept, parse, tells
 
 V = TypeVar("V", bound=View)
 
@@ -100,7 +100,7 @@ def _logs(found: Found) -> Iterator[Log]:
                 yield Log(found.ref.pod, found.ref.container, previous=True)
 
 
-LOGS = Logs(logs_of_engines, parse, kept)
+LOGS = Logs(logs_of_engines, LogReading(parse, kept, tells))
 
 
 @given(containers_that_serve, Maybe(CONFIG_MAPS), Maybe(LOGS), Maybe(NODES))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+_WRITTEN: Final = re.compile(r"[^\n]+")
 LONGEST: Final = 64 * 1024  # characters of a line that are looked at: a config line has about 5,000
 _SEARCHED: Final = 300  # characters in which the head of a record must begin
 
@@ -61,8 +62,9 @@ _FRAME: Final = re.compile(r"\d+%\|")
 
 def lines(text: str) -> Iterator[Line]:
     """What was said, in the order of the text. Requests are left out."""
-    for raw in text.split("\n"):
-        if not raw or raw.isspace() or any(noise in raw for noise in _NOISE):
+    for found in _WRITTEN.finditer(text):  # not split: a long log is not held twice
+        raw = found[0]
+        if raw.isspace() or any(noise in raw for noise in _NOISE):
             continue
         decoration = _Decoration()
         opened = _unwrapped(_ANSI.sub("", raw[:LONGEST]), decoration)

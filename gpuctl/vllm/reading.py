@@ -15,7 +15,7 @@ from gpuctl.vllm.lines import Line, lines
 from gpuctl.vllm.log import EngineLog
 from gpuctl.vllm.sentences import SENTENCES, failed
 
-LONG: Final = 470_000  # characters; a longer log was surely not read to its end
+LONG: Final = 900_000  # characters; a longer log was surely not read to its end
 _REQUEST: Final = re.compile(r' - "(?:GET|POST|HEAD) /[^"\s]* HTTP/1')
 
 
@@ -65,3 +65,8 @@ def _take(collected: Collected, line: Line) -> None:
             act(collected, line, found)
             return
     failed(collected, line)
+
+
+def tells(found: EngineLog) -> bool:
+    """Whether reading on would tell no more of the start."""
+    return found.begins_later or (found.start is not None and found.start.ready)

@@ -57,7 +57,7 @@ class Recorded(NoSink):
     whole: list[tuple[str, str, str, str]] = field(default_factory=list)
     gaps: list[tuple[str, Reason, str, str, str]] = field(default_factory=list)
     groups: dict[str, Sequence[str]] = field(default_factory=dict)
-    logs: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    logs: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def items(
         self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
@@ -75,8 +75,8 @@ class Recorded(NoSink):
     def served(self, group: str, versions: Sequence[str]) -> None:
         self.groups[group] = versions
 
-    def log(self, log: Log, kept: Callable[[], str], *, truncated: bool) -> None:
-        self.logs[str(log)] = (kept(), truncated)
+    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
+        self.logs[str(log)] = (kept(), cut_at)
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
         self.gaps.append(("pods/log", gap.reason, "", str(log), ""))
