@@ -63,8 +63,23 @@ class Account:
             return None
         return Unknown(Reason.NOT_ASKED, NOT_HELD, str(asked))
 
-    def missing_of(self, kind: Kind) -> Iterator[Missing]:
-        """What the record says could not be read of a kind, in any version that is asked for."""
+    def parts_missing(self, kind: Kind, asked: Scope) -> Iterator[Missing]:
+        """What the record says could not be read of a part of what was asked for."""
+        for gap in self._missing_of(kind):
+            is_part = gap.scope.overlaps(asked) and not gap.scope.covers(asked)
+            if is_part and not self._outdone(gap, kind, gap.scope):
+                yield gap
+
+    def lost(self, kind: Kind, found: int) -> tuple[Unknown, ...]:
+        """That the record once held more objects of a kind than there are in it."""
+        stored = self.capture.objects.get(kind.resource, 0) if self.capture else 0
+        if found >= stored:
+            return ()
+        error = f"{stored} objects were stored, and {found} of them are here"
+        return (Unknown(Reason.MALFORMED, error, kind.resource),)
+
+    def _missing_of(self, kind: Kind) -> Iterator[Missing]:
+        """In any version that is asked for."""
         for gap in self.capture.missing if self.capture else ():
             if gap.resource == kind.resource and gap.version in ("", *kind.versions):
                 yield gap
@@ -80,7 +95,7 @@ class Account:
         return Unknown(Reason.NOT_ASKED, NOT_HELD, f"API group {group}")
 
     def _missing(self, kind: Kind, asked: Scope) -> Gap:
-        for gap in self.missing_of(kind):
+        for gap in self._missing_of(kind):
             if gap.scope.covers(asked) and not self._outdone(gap, kind, asked):
                 if gap.reason is Reason.NOT_SERVED:
                     return Inapplicable(gap.message or f"the cluster does not serve {kind}")
@@ -88,14 +103,21 @@ class Account:
         return None
 
     def _outdone(self, gap: Missing, kind: Kind, asked: Scope) -> bool:
-        """Whether another read gave what this one could not: in another version, or a narrower one."""
+        """Whether another read gave what this one could not: in another version, or a narrower one.
+
+        A wider one does not: what is missing is an exception to it.
+        """
         if gap.version and kind.versions != (gap.version,):
             return self._answers_for(asked) or self._everything(kind)
-        return gap.scope != asked and self._answers_for(asked)
+        return any(gap.scope != scope and gap.scope.covers(scope) for scope in self._answers(asked))
 
     def _answers_for(self, asked: Scope) -> bool:
+        return next(self._answers(asked), None) is not None
+
+    def _answers(self, asked: Scope) -> Iterator[Scope]:
+        """The reads in full that cover what was asked for."""
         scopes = self.capture.scopes() if self.capture else ()
-        return any(scope.covers(asked) for scope in scopes)
+        return (scope for scope in scopes if scope.covers(asked))
 
     def _everything(self, kind: Kind) -> bool:
         complete = self.capture.complete if self.capture else ()

@@ -35,6 +35,13 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         return self.resource == other.resource and all(mine in ("", its) for mine, its in pairs)
 
+    def overlaps(self, other: Scope) -> bool:
+        """Whether something may lie in both. Labels never exclude each other for certain."""
+        pairs = ((self.namespace, other.namespace), (self.name, other.name))
+        return self.resource == other.resource and all(
+            "" in (mine, its) or mine == its for mine, its in pairs
+        )
+
     def __str__(self) -> str:
         """`pods with app=x`, `pods in kueue-system`: the way messages name it."""
         words = f"{self.resource} {self.name}" if self.name else self.resource
@@ -62,7 +69,8 @@ class Missing(msgspec.Struct, frozen=True, omit_defaults=True):
 class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The contents of capture.yaml. Fields that a later gpuctl adds are passed over.
 
-    `namespace` is the only one that was looked into: a question about anything else did not arise.
+    `namespace` is the only one that was looked into: a question about anything else did not arise. `objects`
+    says how many of each resource were stored, so that a file that got lost is noticed.
     """
 
     api_version: str
@@ -75,6 +83,7 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     served: dict[str, tuple[str, ...]] | None = None
     complete: tuple[str | Scope, ...] = ()
     missing: tuple[Missing, ...] = ()
+    objects: dict[str, int] = {}
 
     def scopes(self) -> Iterator[Scope]:
         """What was read in full, short forms written out."""

@@ -220,7 +220,8 @@ class SnapshotReader:
         """All objects of a kind that have these labels, once for each view."""
         if self.namespace and not kind.namespaced:
             return [self._outside] * len(views)
-        gap = self.account.gap(kind, Scope(kind.resource, self.namespace, labels=labels))
+        asked = Scope(kind.resource, self.namespace, labels=labels)
+        gap = self.account.gap(kind, asked)
         if isinstance(gap, Inapplicable) or (gap is not None and gap.reason is Reason.NOT_ASKED):
             return [gap] * len(views)
         matches = selector(labels)
@@ -230,7 +231,7 @@ class SnapshotReader:
             lambda item: self._is_inside(item, kind) and (not labels or matches(_labels_of(item))),
         )
         if gap is None:
-            return [Known(self._with_gaps(kind, each)) for each in found]
+            return [Known(self._with_gaps(kind, each, [asked])) for each in found]
         return [_begun(each, gap) for each in found]
 
     def within(self, view: type[View], namespaces: Collection[str]) -> State[Each[Ref, Any]]:
@@ -238,18 +239,20 @@ class SnapshotReader:
         inside = [name for name in namespaces if self.namespace in ("", name)]
         if namespaces and not inside:
             return self._outside
-        asked = (Scope(view.of.resource, namespace=name) for name in inside)
+        asked = [Scope(view.of.resource, namespace=name) for name in inside]
         gaps = [self.account.gap(view.of, scope) for scope in asked]
-        for gap in gaps:
-            if isinstance(gap, Inapplicable):
-                return gap
-        each = self._collected(view.of, [view], lambda item: _namespace_of(item, view.of) in inside)[0]
+        refused = [gap for gap in gaps if isinstance(gap, Inapplicable)]
+        if refused and len(refused) == len(gaps):
+            return refused[0]
+        places = (*inside, None)
+        each = self._collected(view.of, [view], lambda item: _namespace_of(item, view.of) in places)[0]
+        each = self._with_gaps(view.of, each, asked)
         outside = (
             Unknown(Reason.NOT_ASKED, self._outside.why, f"{view.of} in namespace {name}")
             for name in namespaces
             if name not in inside
         )
-        holes = (*(gap for gap in gaps if isinstance(gap, Unknown)), *outside)
+        holes = (*(_as_hole(gap, view.of) for gap in gaps if gap is not None), *outside)
         return Known(Each(each.entries, (*each.holes, *holes)))
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
@@ -259,11 +262,12 @@ class SnapshotReader:
         wanted = {ref for ref in refs if self.namespace in ("", ref.namespace)}
         if refs and not wanted:
             return self._outside
-        each = self._collected(view.of, [view], lambda item: name_of(item.text, view.of) in wanted)[0]
+        sought = {*wanted, None}
+        each = self._collected(view.of, [view], lambda item: name_of(item.text, view.of) in sought)[0]
         absent = {ref: self._absent(ref, each.holes) for ref in wanted if ref not in each.entries}
-        for gap in absent.values():
-            if isinstance(gap, Inapplicable):
-                return gap
+        refused = [gap for gap in absent.values() if isinstance(gap, Inapplicable)]
+        if refused and len(refused) == len(wanted):
+            return refused[0]
         unknown = {ref: gap for ref, gap in absent.items() if gap is not None}
         outside = {ref: self._outside for ref in refs if ref not in wanted}
         return Known(Each({**each.entries, **unknown, **outside}))
@@ -312,7 +316,7 @@ class SnapshotReader:
         return Inapplicable(f"outside of the namespace {self.namespace}")
 
     def _is_inside(self, item: Object, kind: Kind) -> bool:
-        return not self.namespace or _namespace_of(item, kind) == self.namespace
+        return not self.namespace or _namespace_of(item, kind) in (self.namespace, None)
 
     def sampled(self, view: type[View]) -> State[Each[datetime, Each[Ref, Any]]]:
         """What was watched when the snapshot was taken."""
@@ -335,27 +339,26 @@ class SnapshotReader:
         """Decodes objects; of one object in several versions the one that gpuctl prefers."""
         collector = Collector(kind, views)
         found, holes = self.account.contents.read(kind)
+        lost = self.account.lost(kind, len(found))
         readable, strange = _split(filter(keep, found), kind)
         found.clear()
         readable.sort(key=lambda item: -kind.versions.index(item.type.version))
         collector.add(item.text for item in _drained(readable))
-        for hole in holes:
+        for hole in (*holes, *lost):
             collector.hole(hole)
         return tuple(_with_strange(each, strange, kind) for each in collector.result())
 
-    def _with_gaps(self, kind: Kind, each: Each[Ref, Any]) -> Each[Ref, Any]:
-        """Adds what is missing of a kind whose list is otherwise complete: single objects and namespaces."""
+    def _with_gaps(self, kind: Kind, each: Each[Ref, Any], asked: Iterable[Scope]) -> Each[Ref, Any]:
+        """Adds what is missing in parts that were asked for: single objects, namespaces."""
         entries = dict(each.entries)
         holes = list(each.holes)
-        for gap in self.account.missing_of(kind):
-            if self.namespace not in ("", gap.namespace):
-                continue
-            if gap.name:
+        for gap in (gap for scope in asked for gap in self.account.parts_missing(kind, scope)):
+            if gap.name and (gap.namespace or not kind.namespaced):
                 ref = Ref(kind, gap.name, gap.namespace)
                 entries.setdefault(ref, Unknown(gap.reason, gap.message, str(ref)))
-            elif gap.namespace and not gap.version:
+            else:
                 holes.append(Unknown(gap.reason, gap.message, str(gap.scope)))
-        return Each(entries, tuple(holes))
+        return Each(entries, tuple(dict.fromkeys(holes)))
 
     def _absent(self, ref: Ref, holes: tuple[Unknown, ...]) -> Gap:
         """Why it isn't known that an object does not exist, or None if that is known."""
@@ -386,6 +389,10 @@ def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:
     return Known(Each(each.entries, (*each.holes, gap))) if any(each.known()) else gap
 
 
+def _as_hole(gap: Unknown | Inapplicable, kind: Kind) -> Unknown:
+    return gap if isinstance(gap, Unknown) else Unknown(Reason.NOT_SERVED, gap.why, str(kind))
+
+
 def _labels_of(item: Object) -> Mapping[str, str]:
     try:
         return msgspec.json.decode(item.text, type=_Labelled).metadata.labels or {}
@@ -394,6 +401,7 @@ def _labels_of(item: Object) -> Mapping[str, str]:
 
 
 def _namespace_of(item: Object, kind: Kind) -> str | None:
+    """None if the object can't be read that far: it may be in any."""
     ref = name_of(item.text, kind)
     return ref.namespace if ref else None
 

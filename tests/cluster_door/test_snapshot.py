@@ -155,6 +155,83 @@ def test_missing_objects_and_namespaces_are_gaps_in_a_complete_list(tmp_path):
     assert isinstance(state.value.entries[Ref(Pod.of, "llm-0", "serving")], Known)
 
 
+FORBIDDEN_A = {"resource": "pods", "namespace": "a", "reason": "forbidden"}
+IN_A = Ref(Pod.of, "x", "a")
+
+
+def test_what_is_missing_is_an_exception_to_what_is_complete(tmp_path):
+    reader = a_snapshot(tmp_path, POD, complete=["pods"], missing=[FORBIDDEN_A])
+    assert reason(reader.named(Pod, [IN_A]).value.entries[IN_A]) is Reason.FORBIDDEN
+    assert [gap.reason for gap in reader.within(Pod, ["a"]).value.gaps()] == [Reason.FORBIDDEN]
+    assert [gap.reason for gap in pods(reader).value.gaps()] == [Reason.FORBIDDEN]
+    assert not list(reader.within(Pod, ["serving"]).value.gaps())
+    assert names(reader.named(Pod, [Ref(Pod.of, "x", "serving")])) == set()
+
+
+@pytest.mark.parametrize("everything", ["pods", "*"])
+def test_a_narrower_read_gave_what_a_wider_one_could_not(tmp_path, everything):
+    complete = [everything, {"resource": "pods", "namespace": "a", "name": "x"}]
+    reader = a_snapshot(tmp_path, complete=complete, missing=[FORBIDDEN_A])
+    assert names(reader.named(Pod, [IN_A])) == set()
+    other = Ref(Pod.of, "y", "a")
+    assert reason(reader.named(Pod, [other]).value.entries[other]) is Reason.FORBIDDEN
+
+
+@pytest.mark.parametrize("version", [{}, {"version": "v1"}])
+def test_a_missing_object_is_a_gap_in_its_namespace(tmp_path, version):
+    missing = {"resource": "pods", "namespace": "b", "name": "x", "reason": "malformed", **version}
+    reader = a_snapshot(tmp_path, complete=["pods"], missing=[missing])
+    gone = Ref(Pod.of, "x", "b")
+    assert reason(reader.within(Pod, ["b"]).value.entries[gone]) is Reason.MALFORMED
+    assert reason(pods(reader).value.entries[gone]) is Reason.MALFORMED
+    assert not list(reader.within(Pod, ["a"]).value.gaps())
+
+
+def test_a_namespace_that_timed_out_in_the_only_version_is_a_gap_in_the_whole(tmp_path):
+    missing = {"resource": "pods", "namespace": "b", "version": "v1", "reason": "timeout"}
+    state = pods(a_snapshot(tmp_path, POD, complete=["pods"], missing=[missing]))
+    assert [gap.reason for gap in state.value.gaps()] == [Reason.TIMEOUT]
+
+
+def test_one_object_that_is_not_served_is_not_the_whole(tmp_path):
+    missing = {"resource": "pods", "namespace": "a", "name": "x", "reason": "not-served"}
+    reader = a_snapshot(tmp_path, POD, missing=[missing])
+    here, gone = Ref(Pod.of, "llm-0", "serving"), Ref(Pod.of, "y", "a")
+    found = reader.named(Pod, [here, IN_A, gone])
+    assert names(found) == {"llm-0", "x", "y"}
+    assert isinstance(found.value.entries[here], Known)
+    assert isinstance(found.value.entries[IN_A], Inapplicable)
+    assert reason(found.value.entries[gone]) is Reason.NOT_ASKED
+    assert isinstance(reader.named(Pod, [IN_A]), Inapplicable)
+
+
+def test_one_namespace_that_is_not_served_is_not_the_whole(tmp_path):
+    missing = {"resource": "pods", "namespace": "a", "reason": "not-served"}
+    reader = a_snapshot(tmp_path, POD, complete=["pods"], missing=[missing])
+    both = reader.within(Pod, ["serving", "a"])
+    assert names(both) == {"llm-0"}
+    assert [gap.reason for gap in both.value.gaps()] == [Reason.NOT_SERVED]
+    assert isinstance(reader.within(Pod, ["a"]), Inapplicable)
+
+
+def test_an_object_without_a_name_may_be_any(tmp_path):
+    a_snapshot(tmp_path, {"apiVersion": "v1", "kind": "Pod", "metadata": {}}, POD, complete=["*"])
+    for reader in (open_snapshot(tmp_path), open_snapshot(tmp_path, namespace="a")):
+        assert "without a name" in str(next(pods(reader).value.gaps()))
+        assert list(reader.within(Pod, ["a"]).value.gaps())
+        assert reason(reader.named(Pod, [IN_A]).value.entries[IN_A]) is Reason.MALFORMED
+
+
+def test_fewer_objects_than_were_stored_are_a_gap_in_their_kind(tmp_path):
+    reader = a_snapshot(tmp_path, POD, NODE, complete=["*"], objects={"pods": 2, "nodes": 1})
+    assert [gap.message for gap in pods(reader).value.gaps()] == [
+        "2 objects were stored, and 1 of them are here"
+    ]
+    assert reason(reader.named(Pod, [IN_A]).value.entries[IN_A]) is Reason.MALFORMED
+    assert list(reader.within(Pod, ["a"]).value.gaps())
+    assert not list(reader.objects(Node.of, "", [Node])[0].value.gaps())
+
+
 def test_not_served_is_inapplicable(tmp_path):
     gap = {"resource": "pods", "reason": "not-served"}
     assert isinstance(pods(a_snapshot(tmp_path, missing=[gap])), Inapplicable)
