@@ -54,7 +54,7 @@ def parse(text: str | None) -> Settings:
     try:
         content = yaml.safe_load(text or "") or {}
         return _settings(content)
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
         message = " ".join(str(error).split())
         raise NotKnown(Unknown(Reason.MALFORMED, message, "the manager's configuration")) from error
 

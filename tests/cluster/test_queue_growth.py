@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,9 @@ import pytest
 import yaml
 
 from .bed import Bed
+from .bed.etcd import REGISTRY, Etcd
 from .bed.kueue import Kueue
+from .bed.prometheus import scraping
 from .gpuctl import Answer, check, run
 
 GPU = "nvidia.com/gpu"
@@ -307,8 +313,6 @@ def _told(queues: Queues) -> set[str]:
 
 def _old(queues: Queues) -> bool:
     """Whether the youngest Workload is older than the policy's patience."""
-    from datetime import UTC, datetime
-
     listed = queues.bed.kubectl("-n", queues.space, "get", "workloads.kueue.x-k8s.io", "-o", "json")
     made = [each["metadata"]["creationTimestamp"] for each in json.loads(listed)["items"]]
     youngest = max(datetime.fromisoformat(each) for each in made)
@@ -345,8 +349,6 @@ def test_what_has_quota_is_explained(queues: Queues, bed: Bed, kueue: Kueue, imp
         "patch", "clusterrole", kueue.cluster_role, "--type=merge", "-p", json.dumps({"rules": role["rules"]})
     )
     queues.apply(queues.job("unseen", "over"))
-    import time
-
     time.sleep(4)
     answer = check("queue-growth", "--policy", impatient, kubeconfig=bed.kubeconfig)
     expected = {
@@ -388,3 +390,82 @@ def _deactivated(queues: Queues) -> bool:
         )
         for each in json.loads(listed)["items"]
     )
+
+
+def test_growth_is_watched_and_asked_for(queues: Queues, bed: Bed, tmp_path: Path) -> None:
+    """With --window a backlog is seen to grow; a real Prometheus that scrapes the real Kueue is asked."""
+    queues.apply(queues.flavor(), *queues.line("rush", 1), *queues.line("calm", 4))
+    queues.apply(queues.workload("rush-0", "rush"), queues.workload("calm-0", "calm"))
+    queues.admitted("rush-0", "calm-0")
+    saved = tmp_path / "watched"
+    with scraping(bed) as prometheus:
+        done = threading.Event()
+        arrivals = threading.Thread(target=_arrive, args=(queues, "rush", done), daemon=True)
+        arrivals.start()
+        options = ("--window", "24s", "--prometheus", prometheus.url, "--save", str(saved))
+        answer = check("queue-growth", *options, kubeconfig=bed.kubeconfig)
+        done.set()
+        arrivals.join()
+        listed = run("queues", kubeconfig=bed.kubeconfig)
+    assert ("CQG002", "rush") in found(answer, queues.space)
+    assert {name for _, name in found(answer, queues.space)} == {"rush"}
+    assert answer.verdicts()["steady-backlogs"] == "fail"
+    assert answer.verdicts()["steady-past"] == "pass"
+    assert queues.name("rush") in listed.stdout
+    assert "watching clusterqueues" in answer.said or "reading" in answer.said
+
+    again = check("queue-growth", "--from", str(saved))
+    assert again.fingerprints() == answer.fingerprints()
+    assert again.verdicts() == answer.verdicts()
+
+    dead = check("queue-growth", "--prometheus", "http://127.0.0.1:9", kubeconfig=bed.kubeconfig)
+    assert dead.verdicts()["steady-past"] == "unknown"
+    assert dead.code == 3
+
+
+def _arrive(queues: Queues, queue: str, done: threading.Event) -> None:
+    """One Workload after another, faster than anybody leaves."""
+    number = 1
+    while not done.wait(1):
+        queues.apply(queues.workload(f"{queue}-{number}", queue))
+        number += 1
+
+
+def test_the_first_verdict_comes_soon(queues: Queues, bed: Bed) -> None:
+    """Of 2,500 Workloads in 25 queues."""
+    short = [f"q{number}" for number in range(25)]
+    queues.apply(queues.flavor(), *(each for name in short for each in queues.line(name, 1)))
+    now = datetime.now(UTC)
+    etcd = Etcd(bed.control_plane.etcd)
+    prefix = f"{REGISTRY}kueue.x-k8s.io/workloads/{queues.space}/"
+    etcd.put(
+        (f"{prefix}many-{number}", _stored(queues.workload(f"many-{number}", short[number % 25]), now))
+        for number in range(2500)
+    )
+    pending = "jsonpath={.items[*].status.pendingWorkloads}"
+    bed.wait(
+        lambda: (
+            sum(map(int, bed.kubectl("get", "clusterqueues.kueue.x-k8s.io", "-o", pending).split())) > 2400
+        ),
+        120,
+        "Kueue's count of 2,500 Workloads",
+    )
+    begun = time.monotonic()
+    answer = check("queue-growth", kubeconfig=bed.kubeconfig)
+    took = time.monotonic() - begun
+    etcd.delete(etcd.keys(prefix))
+    assert {each["subjects"] is None for each in answer.report["checks"]} == {False}
+    assert answer.code == 0, answer.findings()[:3]
+    assert took < 10, f"{took:.1f} s"
+
+
+def _stored(workload: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """As the API server keeps it."""
+    about = workload["metadata"] | {
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "generation": 1,
+    }
+    workload["spec"]["active"] = True
+    workload["spec"]["podSets"][0]["template"]["spec"] |= {"terminationGracePeriodSeconds": 30}
+    return workload | {"metadata": about}
