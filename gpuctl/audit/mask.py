@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
+
+from gpuctl.vllm.environment import READ_BESIDE, READ_PREFIXES
 
 MASKED: Final = "<masked>"
 _LAST_APPLIED: Final = ("/last-applied-configuration", "/last-applied", "kapp.k14s.io/original")
@@ -55,39 +58,8 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
             "WITH_SHUTDOWN_HOST_GPU_CLIENTS",
         }
     ),
-    "vLLM and PyTorch, beside VLLM_*": frozenset(
-        {
-            "CUDA_HOME",
-            "CUDA_LAUNCH_BLOCKING",
-            "LD_LIBRARY_PATH",
-            "LOCAL_RANK",
-            "MAX_JOBS",
-            "NCCL_DEBUG",
-            "PYTORCH_ALLOC_CONF",
-            "PYTORCH_CUDA_ALLOC_CONF",
-            "TORCHDYNAMO_DISABLE",
-            "TORCH_COMPILE_DISABLE",
-            "TORCH_CUDA_ARCH_LIST",
-            "TORCH_DISABLE_ADDR2LINE",
-        }
-    ),
-    "wrappers: RunPod worker, TGI, NIM, KServe multi-node": frozenset(
-        {
-            "CUDA_GRAPHS",
-            "ENFORCE_EAGER",
-            "GPU_MEMORY_UTILIZATION",
-            "MAX_MODEL_LEN",
-            "MAX_NUM_SEQS",
-            "NIM_DISABLE_CUDA_GRAPH",
-            "NIM_MAX_MODEL_LEN",
-            "NIM_PASSTHROUGH_ARGS",
-            "PIPELINE_PARALLEL_SIZE",
-            "TENSOR_PARALLEL_SIZE",
-        }
-    ),
+    **READ_BESIDE,
 }
-ALLOWED_PREFIXES: Final = ("VLLM_", "SM_VLLM_")  # vLLM's own; SageMaker's image turns SM_VLLM_X into --x
-
 _ALLOWED_NAMES: Final = frozenset().union(*ALLOWED.values())
 
 # Words that make a name key-like wherever they stand in it, and those that do at its end. Not `tokens`: that
@@ -159,7 +131,7 @@ _ENV_FIELD: Final = re.compile(r"env(?:s|vars?|ironment)?$", re.IGNORECASE)
 
 
 def masked(item: Mapping[str, Any], keys: Collection[str] = ()) -> dict[str, Any] | None:
-    """The object without its secrets, or None for a Secret. Of a ConfigMap's data `keys` stay."""
+    """The object without its secrets, or None for a Secret. Of a ConfigMap's data `keys` (globs) stay."""
     kind = item.get("kind")
     if kind in ("Secret", "SecretList") and item.get("apiVersion") == "v1":
         return None
@@ -208,8 +180,13 @@ def _config_map(item: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any
     kept = dict(item)
     kept.pop("binaryData", None)
     if isinstance(item.get("data"), Mapping):
-        kept["data"] = {key: _configuration(text) for key, text in item["data"].items() if key in keys}
+        kept["data"] = {key: _configuration(text) for key, text in item["data"].items() if _named(key, keys)}
     return kept
+
+
+def _named(key: str, keys: Collection[str]) -> bool:
+    """Whether a view names this key; it may do so by a glob."""
+    return any(fnmatchcase(key, each) for each in keys)
 
 
 def _configuration(text: object) -> object:
@@ -291,7 +268,7 @@ def _environment_value(name: object, value: object, references: Collection[str])
         return value
     if not isinstance(name, str) or key_like(name):
         return MASKED
-    allowed = name in _ALLOWED_NAMES or name in references or name.startswith(ALLOWED_PREFIXES)
+    allowed = name in _ALLOWED_NAMES or name in references or name.startswith(READ_PREFIXES)
     return masked_shell(value) if allowed and isinstance(value, str) else MASKED
 
 

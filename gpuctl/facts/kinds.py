@@ -101,7 +101,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class View(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`.
 
-    Of a ConfigMap a snapshot stores no other keys than those that a view names in `keys`.
+    Of a ConfigMap a snapshot stores no other keys than those that a view names in `keys`, by name or glob.
     """
 
     of: ClassVar[Kind]

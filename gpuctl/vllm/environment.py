@@ -38,31 +38,41 @@ MOVED: Final[Mapping[str, str]] = {
 OF_WRAPPERS: Final = frozenset({"VLLM_ADDITIONAL_ARGS", "VLLM_EXTRA_ARGS", "VLLM_ARGS", "VLLM_OPTIONAL_ARGS"})
 SERVICE_LINK: Final = re.compile(r"VLLM_(?:SERVICE_(?:HOST|PORT\w*)|PORT(?:_\d+_TCP\w*)?)")
 
-# Beside VLLM_*: what vLLM, PyTorch and the wrappers read and a reader of a report may see.
-READ_BESIDE: Final = frozenset(
-    {
-        "CUDA_HOME",
-        "CUDA_VISIBLE_DEVICES",
-        "LD_LIBRARY_PATH",
-        "LOCAL_RANK",
-        "MAX_JOBS",
-        "NVIDIA_VISIBLE_DEVICES",
-        "PYTORCH_ALLOC_CONF",
-        "PYTORCH_CUDA_ALLOC_CONF",
-        "TORCHDYNAMO_DISABLE",
-        "TORCH_COMPILE_DISABLE",
-        "CUDA_GRAPHS",
-        "ENFORCE_EAGER",
-        "GPU_MEMORY_UTILIZATION",
-        "MAX_MODEL_LEN",
-        "MAX_NUM_SEQS",
-        "NIM_DISABLE_CUDA_GRAPH",
-        "NIM_MAX_MODEL_LEN",
-        "NIM_PASSTHROUGH_ARGS",
-        "PIPELINE_PARALLEL_SIZE",
-        "TENSOR_PARALLEL_SIZE",
-    }
-)
+# What else vLLM, PyTorch and the wrappers read, by who reads it, and a reader of a report may see.
+READ_PREFIXES: Final = ("VLLM_", "SM_VLLM_")  # vLLM's own; SageMaker's image turns SM_VLLM_X into --x
+READ_BESIDE: Final[Mapping[str, frozenset[str]]] = {
+    "vLLM and PyTorch, beside VLLM_*": frozenset(
+        {
+            "CUDA_HOME",
+            "CUDA_LAUNCH_BLOCKING",
+            "CUDA_VISIBLE_DEVICES",
+            "LD_LIBRARY_PATH",
+            "LOCAL_RANK",
+            "MAX_JOBS",
+            "NCCL_DEBUG",
+            "PYTORCH_ALLOC_CONF",
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "TORCHDYNAMO_DISABLE",
+            "TORCH_COMPILE_DISABLE",
+            "TORCH_CUDA_ARCH_LIST",
+            "TORCH_DISABLE_ADDR2LINE",
+        }
+    ),
+    "wrappers: RunPod worker, TGI, NIM, KServe multi-node": frozenset(
+        {
+            "CUDA_GRAPHS",
+            "ENFORCE_EAGER",
+            "GPU_MEMORY_UTILIZATION",
+            "MAX_MODEL_LEN",
+            "MAX_NUM_SEQS",
+            "NIM_DISABLE_CUDA_GRAPH",
+            "NIM_MAX_MODEL_LEN",
+            "NIM_PASSTHROUGH_ARGS",
+            "PIPELINE_PARALLEL_SIZE",
+            "TENSOR_PARALLEL_SIZE",
+        }
+    ),
+}
 
 
 def span(name: str) -> tuple[Version, Version | None] | None:

@@ -82,13 +82,17 @@ def launch(container: EngineContainer, environment: Variables, *, entrypoint: bo
     """How this container starts vLLM. `entrypoint`: its image starts vLLM unless told otherwise."""
     command = _words(container.command, environment)
     arguments = _words(container.args, environment)
-    if not command:
-        found = _in_words(arguments, environment, files)
-        if found.words is None and not found.script and entrypoint:
-            words = arguments[1:] if arguments[:1] == ("serve",) else arguments
-            return Launch("the image's entrypoint", words, _unresolved(words, environment))
-        return found
+    if entrypoint and not command and not _is_command(arguments):
+        words = arguments[1:] if arguments[:1] == ("serve",) else arguments
+        return Launch("the image's entrypoint", words, _unresolved(words, environment))
     return _in_words((*command, *arguments), environment, files)
+
+
+def _is_command(arguments: Sequence[str]) -> bool:
+    """Whether arguments alone are a command of their own: images may run whatever they are given."""
+    first = arguments[0] if arguments else ""
+    shell = first.rpartition("/")[2] in _SHELLS or first.endswith((".sh", ".py"))
+    return shell or started_with(arguments) is not None
 
 
 def _words(words: Iterable[str] | None, environment: Variables) -> tuple[str, ...]:

@@ -240,3 +240,43 @@ def test_findings_bear_the_same_fingerprint_whatever_shows_them() -> None:
     live = judged(eager, written=EAGER, policy=policy("require-graphs")).one("VLM001")
     later = judged(eager, written=None, policy=policy("require-graphs")).one("VLM001")
     assert live.fingerprint == later.fingerprint
+
+
+def config_map(text: str) -> dict[str, Any]:
+    metadata = {"name": "chat-config", "namespace": "serving"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
+
+
+def configured_by_file(path: str = "/etc/vllm/config.yaml") -> dict[str, Any]:
+    mounts = [{"name": "config", "mountPath": "/etc/vllm"}]
+    container = make.container(["m", "--config", path], volumeMounts=mounts)
+    return make.pod(CHAT, container, volumes=[{"name": "config", "configMap": {"name": "chat-config"}}])
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("enforce-eager: true\n", "/etc/vllm/config.yaml: enforce-eager"),
+        ("enforce_eager: true\ngpu-memory-utilization: 0.8\n", "/etc/vllm/config.yaml: enforce-eager"),
+        ("gpu-memory-utilization: 0.8\n", None),
+        ("", None),
+    ],
+)
+def test_a_file_of_arguments_is_read(text: str, asked: str | None) -> None:
+    found = judged(configured_by_file(), config_map(text), written=None)
+    assert found.engine.get("askedForEager") == asked
+    assert found.engine["mode"]["graphs"] is (asked is None)
+
+
+@pytest.mark.parametrize(
+    ("items", "why"),
+    [
+        ([configured_by_file()], "can't be read"),
+        ([configured_by_file("/other/config.yaml"), config_map("")], "can't be read"),
+        ([configured_by_file(), config_map("a: [")], "does not parse"),
+    ],
+)
+def test_a_file_of_arguments_that_can_not_be_read_hides_the_mode(items: list[Any], why: str) -> None:
+    found = judged(*items, written=None)
+    assert found.of("known-modes").verdict == Verdict.NOT_PROVEN
+    assert why in found.engine["modeUnknown"]
