@@ -293,13 +293,8 @@ class SnapshotReader:
         """The logs that the snapshot holds, as far as they were kept."""
         if not self.with_logs:
             return Unknown(Reason.NOT_ASKED, "logs are not read with --logs none", "logs")
-        by_path = {file.path.removesuffix(".gz"): file for file in self.log_files}
-        files = {log: by_path.get(recorded_logs.path(log)) for log in logs}
-        states = {
-            log: recorded_logs.recorded(file, self.account.capture, log, reading.parse)
-            for log, file in files.items()
-        }
-        return Known(Each({log: state for log, state in states.items() if state is not None}))
+        recorded = recorded_logs.RecordedLogs(self.log_files, self.account.capture)
+        return Known(recorded.read(logs, reading))
 
     def commands(
         self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
