@@ -1,0 +1,429 @@
+"""mig-consistency on a real control plane: by exec into driver pods, by debug pods; nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.gpus import CONFIG, OPERANDS, SEVEN, config_map, operand_set
+from tests.cluster.bed import Bed
+from tests.cluster.bed.simulated import NAMESPACE, GpuNode, SimulatedNodes, gpu_node
+from tests.cluster.standins import faults, nvidia_smi
+from tests.cluster.standins.state import A100, H100, Gpu
+
+GPUCTL = str(Path(sys.executable).with_name("gpuctl"))
+PROBES = "gpuctl-probes"
+IMAGE = "localhost/busybox:1"
+PREFIX = "nvidia.com/"
+LONG = 600
+
+
+def gpuctl(kubeconfig: Path, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    """The program, as a person runs it."""
+    done = subprocess.run(
+        [GPUCTL, *arguments],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if code is not None:
+        assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def report(kubeconfig: Path, *arguments: str) -> dict[str, Any]:
+    """The check as JSON."""
+    done = gpuctl(kubeconfig, "check", "mig-consistency", "-o", "json", "--probe-timeout", "90s", *arguments)
+    assert done.stdout, done.stderr
+    (check,) = json.loads(done.stdout)["checks"]
+    return dict(check)
+
+
+def codes(check: dict[str, Any]) -> dict[str, set[str]]:
+    """The codes found, by name of object; what rides along left out."""
+    by_name: dict[str, set[str]] = {}
+    for assertion in check["assertions"]:
+        for finding in assertion["findings"]:
+            if finding["severity"] != "info":
+                by_name.setdefault(finding["object"]["name"], set()).add(finding["code"])
+    return by_name
+
+
+def verdicts(check: dict[str, Any]) -> dict[str, str]:
+    return {assertion["id"]: assertion["verdict"] for assertion in check["assertions"]}
+
+
+def labelled(node: GpuNode, labels: dict[str, str | None]) -> GpuNode:
+    return replace(node, extra={**node.extra, **{PREFIX + name: text for name, text in labels.items()}})
+
+
+def offering(node: GpuNode, **counts: int | None) -> GpuNode:
+    resources = {PREFIX + name.replace("__", ".").replace("_", "-"): count for name, count in counts.items()}
+    return replace(node, resources=resources)
+
+
+def silicon(node: GpuNode, *gpus: Gpu) -> GpuNode:
+    """A node whose GPUs are others than its labels and capacity say."""
+    fresh = replace(node, state=replace(node.state, gpus=gpus))
+    labels: dict[str, str | None] = dict(node.labels)
+    extra = {name: labels.get(name) for name in {*fresh.labels, *labels} if name.startswith(PREFIX)}
+    kept = {name: int(count) for name, count in node.capacity.items() if name.startswith(PREFIX)}
+    gone = {name: None for name in fresh.capacity if name.startswith(PREFIX) and name not in kept}
+    return replace(fresh, extra=extra, resources={**gone, **kept})
+
+
+def pairs() -> dict[str, tuple[GpuNode, set[str], GpuNode]]:
+    """By name: a faulty node, its codes, and the same node slightly changed."""
+
+    def sliced(name: str, **changes: Any) -> GpuNode:
+        return gpu_node(name, profiles=[SEVEN], **{"config": "all-1g.10gb", **changes})
+
+    def off(name: str, count: int = 2) -> GpuNode:
+        return gpu_node(name, profiles=[None] * count)
+
+    def pending(name: str, index: int, mode: str) -> Gpu:
+        return replace(H100.gpu(index, None, node=name), mig_pending=mode)
+
+    return {
+        "failed": (
+            labelled(sliced("failed-bad"), {"mig.config.state": "failed"}),
+            {"MIG001"},
+            sliced("failed-good"),
+        ),
+        "invalid": (
+            gpu_node("invalid-bad", strategy="single", profiles=[SEVEN, None], config="first-only"),
+            {"MIG005", "MIG014", "MIG015"},
+            gpu_node("invalid-good", strategy="single", profiles=[SEVEN, SEVEN], config="all-1g.10gb"),
+        ),
+        "labels": (
+            labelled(sliced("labels-bad"), {"mig-1g.10gb.count": "2"}),
+            {"MIG006"},
+            labelled(sliced("labels-good"), {"mig-1g.10gb.count": "7"}),
+        ),
+        "capacity": (
+            offering(sliced("capacity-bad"), mig_1g__10gb=3),
+            {"MIG007"},
+            offering(sliced("capacity-good"), mig_1g__10gb=7),
+        ),
+        "stale": (
+            offering(sliced("stale-bad"), mig_2g__20gb=3),
+            {"MIG009"},
+            offering(sliced("stale-good"), mig_2g__20gb=0),
+        ),
+        "pending": (
+            silicon(off("pending-bad"), pending("pending-bad", 0, "Disabled"), pending("pending-bad", 1, "Enabled")),
+            {"MIG010"},
+            off("pending-good"),
+        ),
+        "empty": (
+            gpu_node("empty-bad", profiles=[[]], config="all-balanced"),
+            {"MIG011", "MIG015"},
+            gpu_node("empty-good", profiles=[[]], config="all-enabled"),
+        ),
+        "no-ci": (
+            gpu_node("no-ci-bad", profiles=[["0c.3g.40gb"]], config="custom"),
+            {"MIG012"},
+            gpu_node("no-ci-good", profiles=[["3g.40gb"]], config="custom"),
+        ),
+        "part": (
+            gpu_node("part-bad", profiles=[["1c.3g.40gb"]], config="custom"),
+            {"MIG013"},
+            gpu_node("part-good", profiles=[["3g.40gb"]], config="custom"),
+        ),
+        "config": (
+            sliced("config-bad", config="all-3g.40gb"),
+            {"MIG015"},
+            gpu_node("config-good", profiles=[["3g.40gb", "3g.40gb"]], config="all-3g.40gb"),
+        ),
+        "name": (
+            labelled(sliced("name-bad"), {"mig.config": "all-1g.12gb"}),
+            {"MIG016"},
+            sliced("name-good"),
+        ),
+        "card": (
+            gpu_node("card-bad", profiles=[[]], config="all-1g.5gb"),
+            {"MIG011", "MIG017"},
+            gpu_node("card-good", model=A100, profiles=[["1g.5gb"] * 7], config="all-1g.5gb"),
+        ),
+        "lost": (
+            silicon(off("lost-bad", 4), *(H100.gpu(index, None, node="lost-bad") for index in range(3))),
+            {"MIG020", "MIG007"},
+            off("lost-good", 4),
+        ),
+        "driver": (
+            sliced("driver-bad").failing(faults.DRIVER_DOWN),
+            {"MIG021"},
+            sliced("driver-good").failing(faults.EXIT_6),
+        ),
+        "mps": (
+            labelled(sliced("mps-bad"), {"mig-1g.10gb.sharing-strategy": "mps", "mps.capable": "true"}),
+            {"MIG024"},
+            offering(
+                labelled(
+                    sliced("mps-good"),
+                    {"mig-1g.10gb.sharing-strategy": "time-slicing", "mig-1g.10gb.replicas": "2"},
+                ),
+                mig_1g__10gb=14,
+            ),
+        ),
+        "me": (
+            sliced("me-bad", config="with-media"),
+            {"MIG015"},
+            gpu_node("me-good", profiles=[["1g.10gb+me", *["1g.10gb"] * 6]], config="with-media"),
+        ),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nodes(bed: Bed) -> Iterator[SimulatedNodes]:
+    """Simulated nodes for this module, with the DaemonSets and the configurations of the GPU operator."""
+    simulated = SimulatedNodes(bed)
+    yield simulated
+    simulated.remove()
+
+
+@pytest.fixture(scope="module")
+def fleet(bed: Bed, nodes: SimulatedNodes) -> dict[str, tuple[GpuNode, set[str], GpuNode]]:
+    """Every pair of nodes, with all operands running."""
+    made = pairs()
+    nodes.add(*(node for bad, _, good in made.values() for node in (bad, good)), timeout=300)
+    serve(bed)
+    count = 2 * len(made)
+    bed.wait(lambda: operand_pods(bed) >= count * (len(OPERANDS) - 1), 300, "pods of the operands")
+    return made
+
+
+def serve(bed: Bed) -> None:
+    """The operator's DaemonSets beside the driver's, and MIG manager's configurations."""
+    sets = [runnable(operand_set(name)) for name in OPERANDS if name != "driver"]
+    items = {"apiVersion": "v1", "kind": "List", "items": [*sets, config_map(CONFIG)]}
+    bed.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(items))
+
+
+def runnable(operand: dict[str, Any]) -> dict[str, Any]:
+    """A DaemonSet that the API server takes; simulated nodes alone run it."""
+    template = operand["spec"]["template"]
+    selector = {"matchLabels": template["metadata"]["labels"]}
+    spec = {
+        **template["spec"],
+        "nodeSelector": {**template["spec"]["nodeSelector"], "gpuctl-bed/simulated-gpu-node": ""},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "operand", "image": IMAGE}],
+    }
+    return {**operand, "spec": {"selector": selector, "template": {**template, "spec": spec}}}
+
+
+def operand_pods(bed: Bed) -> int:
+    listed = json.loads(bed.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
+    return sum(
+        pod["status"].get("phase") == "Running" and pod["metadata"]["labels"].get("app") in OPERANDS.values()
+        for pod in listed
+        if pod["metadata"]["labels"].get("app") != OPERANDS["driver"]
+    )
+
+
+@pytest.mark.timeout(LONG)
+def test_each_state_is_found_by_its_code_and_the_same_slightly_changed_is_silent(
+    bed: Bed, fleet: dict[str, tuple[GpuNode, set[str], GpuNode]]
+) -> None:
+    selector = ("-l", "gpuctl-bed/simulated-gpu-node")
+    found = codes(report(bed.kubeconfig, "--probe", "exec", "--deadline", "300s", *selector))
+    wanted = {bad.name: expected for bad, expected, _ in fleet.values()}
+    # the kubelet may keep names for six minutes, and the plugin pods are younger than that
+    wanted["stale-bad"] = set()
+    assert {name: found.get(name, set()) for name in wanted} == wanted
+    assert {good.name: found.get(good.name, set()) for _, _, good in fleet.values()} == {
+        good.name: set() for _, _, good in fleet.values()
+    }
+
+
+@pytest.mark.timeout(LONG)
+def test_a_snapshot_gives_the_same_findings_as_the_live_run(
+    bed: Bed, fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "snapshot"
+    scope = ("--node", "failed-bad", "--node", "config-bad", "--node", "card-bad", "--node", "me-good")
+    live = report(bed.kubeconfig, "--save", str(path), *scope)
+    replayed = report(bed.kubeconfig, "--from", str(path), *scope)
+    assert fingerprints(live) == fingerprints(replayed)
+    assert fingerprints(live)
+    assert (path / "nodes" / "me-good" / "nvidia-smi-L.txt").read_text().startswith("GPU 0:")
+
+
+def fingerprints(check: dict[str, Any]) -> set[str]:
+    return {finding["fingerprint"] for assertion in check["assertions"] for finding in assertion["findings"]}
+
+
+def test_a_hung_nvidia_smi_costs_its_own_node_only(bed: Bed, nodes: SimulatedNodes) -> None:
+    slow = gpu_node("slow", profiles=[None]).failing(faults.hang(60))
+    quick = gpu_node("quick", profiles=[None])
+    nodes.add(slow, quick)
+    started = time.monotonic()
+    done = gpuctl(bed.kubeconfig, "mig", "show", "-o", "json", "--probe-timeout", "12s", "-l",
+                  "kubernetes.io/hostname in (slow,quick)")  # fmt: skip
+    took = time.monotonic() - started
+    shown = {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+    assert shown["quick"]["gpus"]
+    assert not shown["slow"]["gpus"]
+    assert shown["slow"]["unknown"]
+    assert took < 30
+
+
+# The real node
+
+
+@pytest.fixture
+def worker(bed: Bed) -> Iterator[str]:
+    """The real node as a GPU node: labels, capacity, and a stand-in for nvidia-smi on its host."""
+    node = gpu_node(bed.node, profiles=[SEVEN], config="all-1g.10gb")
+    state = bed.host / nvidia_smi.STATE.lstrip("/")
+    node.state.write(state)
+    labels = {name: text for name, text in node.labels.items() if name.startswith(PREFIX)}
+    bed.kubectl(
+        "label", "node", bed.node, "--overwrite", *(f"{name}={text}" for name, text in labels.items())
+    )
+    offer(bed, {name: count for name, count in node.capacity.items() if name.startswith(PREFIX)})
+    bed.kubectl("create", "namespace", PROBES)
+    bed.kubectl("label", "namespace", PROBES, "pod-security.kubernetes.io/enforce=privileged")
+    yield bed.node
+    bed.kubectl("label", "node", bed.node, *(f"{name}-" for name in labels))
+    offer(bed, {name: None for name in node.capacity if name.startswith(PREFIX)})
+    bed.kubectl("delete", "namespace", PROBES)
+    state.unlink()
+
+
+def offer(bed: Bed, amounts: dict[str, Any]) -> None:
+    patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    bed.kubectl("patch", "node", bed.node, "--subresource=status", "--type=merge", "-p", patch)
+
+
+DEBUG = ("--probe", "debug", "--probe-namespace", PROBES, "--probe-image", IMAGE)
+
+
+def debug_pods(bed: Bed) -> list[str]:
+    listed = bed.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/managed-by=gpuctl", "-o", "json")
+    return [pod["metadata"]["name"] for pod in json.loads(listed)["items"]]
+
+
+def test_a_debug_pod_looks_into_the_real_node_and_is_gone(bed: Bed, worker: str) -> None:
+    check = report(bed.kubeconfig, "--node", worker, *DEBUG)
+    assert verdicts(check)["true-capacity"] == "pass"
+    assert debug_pods(bed) == []
+    offer(bed, {"nvidia.com/mig-1g.10gb": "5"})
+    assert "MIG007" in codes(report(bed.kubeconfig, "--node", worker, *DEBUG))[worker]
+    assert debug_pods(bed) == []
+
+
+def test_without_a_word_no_pod_is_made(bed: Bed, worker: str) -> None:
+    check = report(bed.kubeconfig, "--node", worker)
+    assert verdicts(check)["true-capacity"] == "not-proven"
+    assert verdicts(check)["kept-promises"] == "pass"
+    assert debug_pods(bed) == []
+
+
+def test_exec_into_a_driver_pod_of_the_real_kubelet(bed: Bed, worker: str) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "driver",
+            "namespace": PROBES,
+            "labels": {"app.kubernetes.io/component": "nvidia-driver"},
+        },
+        "spec": {
+            "nodeName": worker,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "nvidia-driver-ctr",
+                    "image": IMAGE,
+                    "command": ["sleep", "3600"],
+                    "securityContext": {"privileged": True},
+                    "volumeMounts": [{"name": "host", "mountPath": "/host"}],
+                }
+            ],
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        },
+    }
+    bed.kubectl("apply", "-f", "-", input=json.dumps(pod))
+    bed.kubectl("-n", PROBES, "wait", "--for=condition=Ready", "pod/driver", "--timeout=60s")
+    check = report(bed.kubeconfig, "--node", worker, "--probe", "exec")
+    assert verdicts(check)["true-capacity"] == "pass"
+    assert verdicts(check)["kept-memory"] == "pass"
+
+
+def test_a_privileged_pod_that_the_namespace_refuses_is_not_proven_and_says_what_to_do(
+    bed: Bed, worker: str
+) -> None:
+    bed.kubectl("label", "namespace", PROBES, "--overwrite", "pod-security.kubernetes.io/enforce=baseline")
+    done = gpuctl(bed.kubeconfig, "check", "mig-consistency", "--node", worker, *DEBUG)
+    assert "enforce=privileged" in done.stdout
+    assert debug_pods(bed) == []
+
+
+def test_an_interrupted_run_leaves_no_debug_pod(bed: Bed, worker: str) -> None:
+    gpu_node(worker, profiles=[SEVEN]).failing(faults.hang(60)).state.write(
+        bed.host / nvidia_smi.STATE.lstrip("/")
+    )
+    running = start(bed, worker, "30s")
+    bed.wait(lambda: bool(debug_pods(bed)), 60, "a debug pod")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(30) == 130
+    bed.wait(lambda: not debug_pods(bed), 30, "the debug pod to be gone")
+
+
+def test_what_a_killed_run_left_is_swept_by_the_next(bed: Bed, worker: str) -> None:
+    gpu_node(worker, profiles=[SEVEN]).failing(faults.hang(60)).state.write(
+        bed.host / nvidia_smi.STATE.lstrip("/")
+    )
+    running = start(bed, worker, "2s")
+    bed.wait(lambda: bool(debug_pods(bed)), 60, "a debug pod")
+    running.kill()
+    running.wait()
+    left = debug_pods(bed)
+    assert left
+    gpu_node(worker, profiles=[SEVEN]).state.write(bed.host / nvidia_smi.STATE.lstrip("/"))
+    time.sleep(36)  # its own deadline: 2 s and half a minute
+    gpuctl(bed.kubeconfig, "check", "mig-consistency", "--node", worker, *DEBUG)
+    assert debug_pods(bed) == []
+
+
+def start(bed: Bed, node: str, timeout: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [GPUCTL, "check", "mig-consistency", "--node", node, "--probe-timeout", timeout, *DEBUG],
+        env={**os.environ, "KUBECONFIG": str(bed.kubeconfig)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def test_without_permission_to_exec_the_rest_is_judged(
+    bed: Bed, fleet: dict[str, Any], user: Callable[..., Path]
+) -> None:
+    reading = user("mig-reader", READS)
+    check = report(reading, "--node", "failed-bad")
+    assert verdicts(check)["true-capacity"] == "not-proven"
+    assert verdicts(check)["carried-out"] == "fail"
+
+
+READS = [
+    {"apiGroups": [group], "resources": kinds, "verbs": ["get", "list"]}
+    for group, kinds in (
+        ("", ["nodes", "pods", "configmaps"]),
+        ("apps", ["daemonsets"]),
+        ("resource.k8s.io", ["resourceslices"]),
+        ("nvidia.com", ["clusterpolicies"]),
+    )
+]
