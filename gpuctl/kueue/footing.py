@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, value
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
 from gpuctl.kueue.objects import ClusterQueue, PlacedPod, ResourceFlavor, ResourceNode, Workload
 from gpuctl.kueue.placement import barring_taints, stands_for
 from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
@@ -32,6 +32,7 @@ class Ground:
     nodes: State[Each[Ref, ResourceNode]]
     owned: Owned
     holding: tuple[Workload, ...] = ()  # all Workloads with quota, of whatever flavor
+    gaps: tuple[Unknown, ...] = ()  # Workloads that may hold quota and could not be read
 
     @cached_property
     def kueues(self) -> frozenset[Ref]:
@@ -114,11 +115,14 @@ class Footing:
         return found
 
     def taken_outside(self, resource: str) -> Amount:
-        """What pods that Kueue does not count take on its nodes."""
-        pods = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
-        return sum(
-            takes(pod, resource) for pod in pods if not (is_kueues(pod) or pod.ref in self.ground.kueues)
+        """What pods that Kueue does not count take on its nodes. Raises NotKnown if they may be Kueue's."""
+        on_nodes = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
+        taken = sum(
+            takes(pod, resource) for pod in on_nodes if not (is_kueues(pod) or pod.ref in self.ground.kueues)
         )
+        for gap in self.ground.gaps if taken else ():
+            raise NotKnown(gap)
+        return taken
 
     @property
     def accelerators(self) -> Sequence[str]:

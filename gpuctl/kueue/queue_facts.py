@@ -137,8 +137,9 @@ def flavors_on_the_machine(
 ) -> Each[Ref, Footing]:
     """The flavors that queues give out."""
     found = [each for _, each in lines.known()]
-    ground = Ground(nodes, owned, tuple(workload for line in found for workload in line.holding))
     gaps = tuple(lines.gaps())
+    unread = (*gaps, *(gap for line in found for gap in line.gaps))
+    ground = Ground(nodes, owned, tuple(workload for line in found for workload in line.holding), unread)
     named = {name for line in found for name in line.queue.flavors}
     entries = flavors.where(lambda each: each.metadata.name in named).map(
         lambda each: Footing(
