@@ -1,7 +1,8 @@
 """JUnit XML: one suite per run, one case per assertion.
 
 What could not be judged is an error, and what is not proven or does not apply is skipped, so that no reader
-of the file takes it for passed. Non-ASCII characters are references: the file reads the same in any encoding.
+of the file takes it for passed. A run that is incomplete for another reason has one case more, an error.
+Non-ASCII characters are references: the file reads the same in any encoding.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpuctl.audit.decisions import name
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
-from gpuctl.audit.outcome import counts
+from gpuctl.audit.outcome import Exit, counts
 from gpuctl.audit.report import AssertionItem, AuditReport, CheckItem, FindingItem
 from gpuctl.report import walk, words
 from gpuctl.report.plain import plain
@@ -51,6 +52,8 @@ def _suite(report: AuditReport) -> TestSuite:
     for key, value in _properties(report):
         suite.add_property(key, value)
     suite.add_testcases([_case(check, assertion) for check, assertion in walk.assertions(report)])
+    if report.outcome.exit_code == Exit.INCOMPLETE and not suite.errors:
+        suite.add_testcase(_lack(report))
     suite.append(SystemOut("\n".join(_conclusion(report))))
     return suite
 
@@ -73,6 +76,16 @@ def _properties(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "source.clusterUID", plain(origin.cluster_uid)
     yield "run.id", plain(report.run.id)
     yield "run.version", plain(report.run.version)
+
+
+def _lack(report: AuditReport) -> TestCase:
+    """An error for what no assertion stands for: a gate that reads the file alone must see it, too."""
+    from junitparser import Error, TestCase
+
+    judged = any(each.verdict in (Verdict.PASS, Verdict.FAIL) for _, each in walk.assertions(report))
+    case = TestCase("all that is required was judged" if judged else "something was judged", "gpuctl")
+    case.append(Error(summary(report), Verdict.UNKNOWN.value))
+    return case
 
 
 def _case(check: CheckItem, assertion: AssertionItem) -> TestCase:

@@ -1,4 +1,4 @@
-"""The short form, to paste into a chat: what failed, what is unknown, and the last line. A line for each."""
+"""The short form, to paste into a chat: where, what failed, what is unknown, the sum. A line for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpuctl.report.text import Canvas
 
 
 def draw_short(report: AuditReport, on: Canvas) -> None:
-    """Draws what a person must know. No line is broken: a chat breaks it as it likes."""
+    """Draws where it was and what a person must know. No line is broken: a chat breaks it as it likes."""
+    _print(Text(words.source(report)), on)
     for _check, assertion in walk.assertions(report):
         _draw_assertion(assertion, on)
     _print(Text(summary(report), style="bold"), on)
