@@ -6,8 +6,9 @@ import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -66,14 +67,20 @@ class _Where:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What a list brought before it ended, once for each view; `gap` is None if it ended well."""
+    """What a list brought before it ended, once for each view; `gap` is None if it ended well.
+
+    `attempt`: by which number the sink knows the objects.
+    """
 
     found: tuple[Each[Ref, Any], ...]
     gap: Unknown | Inapplicable | None = None
+    attempt: int = 0
 
     @property
     def worth(self) -> int:
-        """How much it tells: objects, an error that may hide some, nothing."""
+        """How much it tells: all objects, some, an error that may hide some, nothing."""
+        if self.gap is None:
+            return 3
         return 2 if self.found else int(isinstance(self.gap, Unknown))
 
 
@@ -82,7 +89,7 @@ class LiveReader:
 
     `announce` is told of what the consent permits beyond reading, before it is done. With a `namespace`,
     everything outside of it is inapplicable: a tenant's question does not arise there. A list that is
-    restarted, or read in another version, reports its objects to the sink again.
+    restarted, or read in another version, reports its objects to the sink again and withdraws the earlier.
     """
 
     def __init__(
@@ -105,6 +112,7 @@ class LiveReader:
         self._connection = connection
         self._deadline = Deadline.after(deadline)
         self._sink = sink or NoSink()
+        self._attempts = count(1)
         self._namespace = namespace or ""
         self._discovery = Discovery(connection, self._deadline, self._sink)
         self._reviews = Reviews(connection, self._deadline)
@@ -267,37 +275,49 @@ class LiveReader:
 
     def _in_best_version(self, kind: Kind, views: Sequence[type[View]], where: _Where) -> _Listed:
         """Another version is tried where one is not served or fails, as by a conversion webhook."""
-        best: _Listed | None = None
+        tried: list[_Listed] = []
         versions = self._discovery.versions(kind)
         for version in versions:
             listed = self._restarted(kind, version, views, where)
-            if listed.gap is None:
-                return listed
-            best = max(best or listed, listed, key=lambda each: each.worth)
-            if not _may_differ(listed.gap):
+            tried.append(listed)
+            if listed.gap is None or not _may_differ(listed.gap):
                 break
             if isinstance(listed.gap, Unknown) and len(versions) > 1:
                 self._sink.missing(kind, listed.gap, namespace=where.namespace, version=version)
-        assert best is not None, "every kind has a version"  # noqa: S101
+        return self._best(tried)
+
+    def _best(self, tried: Sequence[_Listed]) -> _Listed:
+        """That which tells most; of the others nothing is to be recorded."""
+        best = max(tried, key=lambda each: each.worth)
+        for other in tried:
+            if other is not best:
+                self._sink.withdraw(other.attempt)
         return best
 
     def _restarted(self, kind: Kind, version: str, views: Sequence[type[View]], where: _Where) -> _Listed:
-        for _ in range(STARTS):
-            collector = Collector(kind, views)
-            error = self._read(kind, version, views, where, collector)
-            if not isinstance(error, Expired):
+        for start in range(1, STARTS + 1):
+            number, collector = next(self._attempts), Collector(kind, views)
+            error = self._read(kind, version, views, where, collector, number)
+            if not isinstance(error, Expired) or start == STARTS:
                 break
-        return self._concluded(kind, version, collector, error)
+            self._sink.withdraw(number)
+        return replace(self._concluded(kind, version, collector, error), attempt=number)
 
     def _read(
-        self, kind: Kind, version: str, views: Sequence[type[View]], where: _Where, collector: Collector
+        self,
+        kind: Kind,
+        version: str,
+        views: Sequence[type[View]],
+        where: _Where,
+        collector: Collector,
+        number: int,
     ) -> NotKnown | None:
         what = f"{kind} in namespace {where.namespace}" if where.namespace else str(kind)
         path = _path(kind, version, where.namespace)
         try:
             for items in Listing(self._connection, self._deadline, path, what, where.labels).pages():
                 collector.add(items)
-                self._sink.items(kind, version, views, items)
+                self._sink.items(kind, version, views, items, number)
         except NotKnown as error:
             return error
         return None

@@ -9,8 +9,10 @@ import re
 import shutil
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -27,6 +29,7 @@ from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing,
 from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path
+from gpuctl.cluster.recorded_logs import path_about
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
 from gpuctl.facts.state import Reason, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -42,6 +45,16 @@ _LINE_TIME: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) ",
 
 class CannotRecord(Exception):
     """The snapshot can't be written; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A file of objects; `attempt`: the try to read a list that brought them."""
+
+    file: Path
+    resource: str
+    objects: int
+    attempt: int
 
 
 class Recorder:
@@ -63,7 +76,9 @@ class Recorder:
         self._path = path
         self._namespace = namespace
         self._lock = Lock()
-        self._pages: dict[str, int] = {}
+        self._numbers: Counter[str] = Counter()
+        self._pages: list[_Page] = []
+        self._logs: set[str] = set()
         self._complete: set[Scope] = set()
         self._missing: dict[Missing, None] = {}
         self._served: dict[str, tuple[str, ...]] = {}
@@ -71,7 +86,12 @@ class Recorder:
         self._failure: OSError | None = None
 
     def items(
-        self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
+        self,
+        kind: Kind,
+        version: str,
+        views: Sequence[type[View]],
+        items: Sequence[msgspec.Raw],
+        attempt: int = 0,
     ) -> None:
         """Writes a page of objects, masked; of ConfigMaps the keys that the views use."""
         if kind.resource == SECRETS or not items or self._failure:
@@ -83,7 +103,21 @@ class Recorder:
         objects = [_clean(tree, kind, version, keys) for tree in trees]
         page = {"apiVersion": kind.api_version(version), "kind": f"{kind.kind}List", "items": objects}
         try:
-            self._write_page(kind, msgspec.json.encode(page))
+            file = self._write_page(kind, msgspec.json.encode(page))
+        except OSError as error:
+            self._failure = error
+        else:
+            with self._lock:
+                self._pages.append(_Page(file, kind.resource, len(objects), attempt))
+
+    def withdraw(self, attempt: int) -> None:
+        """Takes away the pages of a list that is read anew."""
+        with self._lock:
+            gone = [page for page in self._pages if page.attempt == attempt]
+            self._pages = [page for page in self._pages if page.attempt != attempt]
+        try:
+            for page in gone:
+                page.file.unlink()
         except OSError as error:
             self._failure = error
 
@@ -120,10 +154,11 @@ class Recorder:
             file = self._folder / log_path(log)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
+            self._logs.add(log_path(log))
             meta: dict[str, Any] = {"readFrom": "start", "filtered": True, **_span(text)}
             if cut_at is not None:
                 meta["truncatedAt"] = cut_at
-            file.with_suffix(".meta.yaml").write_text(_dumped(meta), encoding="utf-8")
+            (self._folder / path_about(log)).write_text(_dumped(meta), encoding="utf-8")
         except OSError as error:
             self._failure = error
 
@@ -186,7 +221,7 @@ class Recorder:
         """A later round is a snapshot of its own, inside of this one."""
         folder = self._folder / SERIES
         folder.mkdir(exist_ok=True)
-        later = Recorder(folder / str(number))
+        later = Recorder(folder / str(number), self._namespace)
         try:
             yield later
             later.close(Source(kind="live", name=""))
@@ -223,16 +258,17 @@ class Recorder:
         """Takes away what was written so far; after `close` there is nothing to take."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _write_page(self, kind: Kind, page: bytes) -> None:
+    def _write_page(self, kind: Kind, page: bytes) -> Path:
         with self._lock:
-            number = self._pages[kind.resource] = self._pages.get(kind.resource, 0) + 1
+            self._numbers[kind.resource] += 1
+            number = self._numbers[kind.resource]
         folder = self._folder / "resources" / kind.resource
         folder.mkdir(parents=True, exist_ok=True)
-        if len(page) <= PLAIN_UP_TO:
-            text = msgspec.json.format(page, indent=1)
-            (folder / f"{number:03}.json").write_bytes(text + b"\n")
-        else:
-            (folder / f"{number:03}.json.gz").write_bytes(gzip.compress(page, 6, mtime=0))
+        is_plain = len(page) <= PLAIN_UP_TO
+        file = folder / (f"{number:03}.json" if is_plain else f"{number:03}.json.gz")
+        packed = msgspec.json.format(page, indent=1) + b"\n" if is_plain else gzip.compress(page, 6, mtime=0)
+        file.write_bytes(packed)
+        return file
 
     def _capture(self, source: Source, at: datetime) -> Capture:
         return Capture(
@@ -246,7 +282,15 @@ class Recorder:
             served=dict(sorted(self._served.items())),
             complete=tuple(_short(scope) for scope in sorted(self._complete, key=_order)),
             missing=tuple(sorted(self._lasting(), key=_missing_order)),
+            objects=dict(sorted(self._stored().items())),
         )
+
+    def _stored(self) -> Counter[str]:
+        """How many objects of each resource there are in the files, and how many logs."""
+        stored = Counter({LOGS: len(self._logs)} if self._logs else {})
+        for page in self._pages:
+            stored[page.resource] += page.objects
+        return stored
 
     def _lasting(self) -> Iterator[Missing]:
         """What another read of the same did not give in the end."""

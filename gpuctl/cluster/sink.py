@@ -18,9 +18,19 @@ class Sink(Protocol):
     """Told of everything a live reader reads, from several threads at once."""
 
     def items(
-        self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
+        self,
+        kind: Kind,
+        version: str,
+        views: Sequence[type[View]],
+        items: Sequence[msgspec.Raw],
+        attempt: int = 0,
     ) -> None:
-        """Objects as the API server gave them; `version` is the one they were read in."""
+        """Objects as the API server gave them; `version` is the one they were read in. `attempt`: the number
+        of the try to read a list that they belong to."""
+        ...
+
+    def withdraw(self, attempt: int) -> None:
+        """A list is read anew: what an earlier try brought does not count, for some of it may be gone."""
         ...
 
     def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:
@@ -83,8 +93,16 @@ class NoSink:
     """Records nothing."""
 
     def items(
-        self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
+        self,
+        kind: Kind,
+        version: str,
+        views: Sequence[type[View]],
+        items: Sequence[msgspec.Raw],
+        attempt: int = 0,
     ) -> None:
+        pass
+
+    def withdraw(self, attempt: int) -> None:
         pass
 
     def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+from gpuctl.audit.report import Source
 from gpuctl.cluster import pages
 from gpuctl.cluster.connection import Access, connect
 from gpuctl.cluster.live import LiveReader
+from gpuctl.cluster.record import Recorder
 from gpuctl.cluster.sink import NoSink
+from gpuctl.cluster.snapshot import SnapshotReader, open_snapshot
 from gpuctl.facts.fact import Objects
 from gpuctl.facts.gather import gather
 from gpuctl.facts.kinds import Attempt, Kind, Log, Ref, View
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
+from gpuctl.facts.tls import ServedPort
 from tests.cluster_door import fake_api as does
 from tests.cluster_door.fake_api import Behaviour, FakeApi
 
@@ -54,15 +59,25 @@ class Recorded(NoSink):
     """A sink that keeps what it is told."""
 
     objects: list[tuple[str, str, int]] = field(default_factory=list)
+    counted: dict[int, int] = field(default_factory=dict)  # objects by attempt, as far as not withdrawn
     whole: list[tuple[str, str, str, str]] = field(default_factory=list)
     gaps: list[tuple[str, Reason, str, str, str]] = field(default_factory=list)
     groups: dict[str, Sequence[str]] = field(default_factory=dict)
     logs: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def items(
-        self, kind: Kind, version: str, views: Sequence[type[View]], items: Sequence[msgspec.Raw]
+        self,
+        kind: Kind,
+        version: str,
+        views: Sequence[type[View]],
+        items: Sequence[msgspec.Raw],
+        attempt: int = 0,
     ) -> None:
         self.objects.append((str(kind), version, len(items)))
+        self.counted[attempt] = self.counted.get(attempt, 0) + len(items)
+
+    def withdraw(self, attempt: int) -> None:
+        self.counted.pop(attempt, None)
 
     def complete(self, kind: Kind, *, labels: str = "", namespace: str = "", name: str = "") -> None:
         self.whole.append((str(kind), labels, namespace, name))
@@ -174,12 +189,33 @@ def test_a_malformed_object_hides_no_other(api: FakeApi, reader: LiveReader) -> 
     ]
 
 
-def test_an_expired_list_is_read_anew(api: FakeApi, reader: LiveReader, small_pages: None) -> None:
+def test_an_expired_list_is_read_anew(
+    api: FakeApi, reader: LiveReader, sink: Recorded, small_pages: None
+) -> None:
     whole = does.a_list("Pod", FIVE)
     expired = does.status(410, "Expired", "the provided continue parameter is too old")
     api.on(PODS, whole, expired, whole)
 
     assert names(listed(reader)) == list("abcde")
+    assert list(sink.counted.values()) == [5]
+
+
+def test_what_was_deleted_while_a_list_was_read_anew_is_not_recorded(
+    api: FakeApi, kubeconfig: Callable[..., Access], tmp_path: Path, small_pages: None
+) -> None:
+    expired = does.status(410, "Expired", "the provided continue parameter is too old")
+    api.on(PODS, does.a_list("Pod", FIVE), expired, does.a_list("Pod", FIVE[1:]))
+    recorder = Recorder(tmp_path / "snap")
+
+    live = listed(LiveReader(connect(kubeconfig(api.url)), DEADLINE, sink=recorder))
+    recorder.close(Source(kind="live", name="lab"))
+
+    assert names(live) == list("bcde")
+    assert listed_in(open_snapshot(tmp_path / "snap")) == live
+
+
+def listed_in(reader: SnapshotReader) -> State[Each[Ref, Any]]:
+    return reader.objects(POD, "", [Pod])[0]
 
 
 def test_a_list_that_always_expires_says_so(api: FakeApi, reader: LiveReader, small_pages: None) -> None:
@@ -386,8 +422,35 @@ def test_a_version_that_fails_gives_way_to_another(api: FakeApi, reader: LiveRea
     api.on(QUEUES.format("v1"), does.a_list("Queue", [{"metadata": {"name": "q"}}]))
 
     assert names(listed(reader, Queue)) == ["q"]
+    assert list(sink.counted.values()) == [1]
     assert sink.gaps == [("queues.queues.example", Reason.SERVER_ERROR, "", "", "v2")]
     assert sink.whole == [("queues.queues.example", "", "", "")]
+
+
+def test_a_version_that_breaks_off_leaves_nothing_in_the_record(
+    api: FakeApi, reader: LiveReader, sink: Recorded, small_pages: None
+) -> None:
+    broken = does.status(500, "InternalError", "conversion webhook for queues.example/v1 failed")
+    queues = [{"metadata": {"name": name}} for name in "abc"]
+    api.on("/apis/queues.example", does.group("queues.example", "v2", "v1"))
+    api.on(QUEUES.format("v2"), does.from_second_page(broken, does.a_list("Queue", queues)))
+    api.on(QUEUES.format("v1"), does.a_list("Queue", queues[1:]))
+
+    assert names(listed(reader, Queue)) == ["b", "c"]
+    assert list(sink.counted.values()) == [2]
+
+
+def test_of_two_versions_that_fail_the_one_that_tells_more_stays(
+    api: FakeApi, reader: LiveReader, sink: Recorded, small_pages: None
+) -> None:
+    broken = does.status(500, "InternalError", "conversion webhook for queues.example/v1 failed")
+    queues = [{"metadata": {"name": name}} for name in "abc"]
+    api.on("/apis/queues.example", does.group("queues.example", "v2", "v1"))
+    api.on(QUEUES.format("v2"), does.from_second_page(broken, does.a_list("Queue", queues)))
+    api.on(QUEUES.format("v1"), broken)
+
+    assert names(listed(reader, Queue)) == ["a", "b"]
+    assert list(sink.counted.values()) == [2]
 
 
 def test_if_every_version_fails_the_kind_is_unknown(api: FakeApi, reader: LiveReader) -> None:
@@ -462,6 +525,37 @@ def test_a_tenant_reads_nothing_outside_of_the_namespace(api: FakeApi, tenant: L
     assert names(tenant.named(Pod, [Ref(POD, "a", "lab"), Ref(POD, "a", "prod")])) == ["a"]
     assert tenant.named(Node, [Ref(NODE, "n")]) == outside
     assert all("/namespaces/lab/" in path for path, _ in api.requests)
+
+
+def test_a_tenant_reads_the_same_from_the_record(
+    api: FakeApi, kubeconfig: Callable[..., Access], tmp_path: Path
+) -> None:
+    api.on("/api/v1/namespaces/lab/pods", does.a_list("Pod", [pod("a")]))
+    api.on("/api/v1/namespaces/lab/pods/a", does.body(pod("a")))
+    recorder = Recorder(tmp_path / "snap", "lab")
+    live = LiveReader(connect(kubeconfig(api.url)), DEADLINE, sink=recorder, namespace="lab")
+    inside, outside = Ref(POD, "a", "lab"), Ref(POD, "a", "prod")
+    attempts = [Attempt(POD, "prod", pod("b")), Attempt(NODE, "", {})]
+    ports = [ServedPort(Ref(POD, "s", "prod"), 443, "s", Ref(POD, "a", "prod"), 9443)]
+
+    def answers(reader: LiveReader | SnapshotReader) -> list[object]:
+        return [
+            reader.objects(POD, "", [Pod])[0],
+            reader.objects(NODE, "", [Node])[0],
+            reader.within(Pod, ["lab"]),
+            reader.within(Pod, ["prod"]),
+            reader.within(Pod, ["lab", "prod"]),
+            reader.named(Pod, [inside, outside]),
+            reader.named(Pod, [outside]),
+            reader.named(Node, [Ref(NODE, "n")]),
+            reader.dry_run(attempts),
+            reader.handshakes(ports),
+        ]
+
+    said = answers(live)
+    recorder.close(Source(kind="live", name="lab"))
+
+    assert answers(open_snapshot(tmp_path / "snap")) == said
 
 
 # The rest

@@ -271,6 +271,40 @@ def test_several_threads_record_at_once(tmp_path):
     assert len(replayed(recorder, tmp_path / "snap").objects(Pod.of, "", [Pod])[0].value.entries) == 80
 
 
+def test_a_page_that_got_lost_is_a_gap(tmp_path):
+    recorder = Recorder(tmp_path / "snap")
+    for name in "pq":
+        recorder.items(Pod.of, "v1", [Pod], raw([a_pod(name)]))
+    recorder.complete(Pod.of)
+    reader = replayed(recorder, tmp_path / "snap")
+    assert not list(reader.objects(Pod.of, "", [Pod])[0].value.gaps())
+    assert reader.account.capture.objects == {"pods": 2}
+    (tmp_path / "snap/resources/pods/001.json").unlink()
+    state = open_snapshot(tmp_path / "snap").objects(Pod.of, "", [Pod])[0]
+    assert [gap.reason for gap in state.value.gaps()] == [Reason.MALFORMED]
+
+
+def test_what_is_withdrawn_is_not_there(tmp_path):
+    recorder = Recorder(tmp_path / "snap")
+    for attempt, name in ((1, "p"), (0, "q"), (2, "r"), (1, "s")):
+        recorder.items(Pod.of, "v1", [Pod], raw([a_pod(name)]), attempt)
+    recorder.withdraw(1)
+    recorder.withdraw(7)
+    recorder.complete(Pod.of)
+    state = replayed(recorder, tmp_path / "snap").objects(Pod.of, "", [Pod])[0]
+    assert {ref.name for ref, _ in state.value.items()} == {"q", "r"}
+
+
+def test_rounds_of_a_tenant_are_of_the_namespace(tmp_path):
+    recorder = Recorder(tmp_path / "snap", "a")
+    for number in (1, 2):
+        with recorder.round(number) as later:
+            later.items(Pod.of, "v1", [Pod], raw([a_pod("p")]))
+            later.complete(Pod.of, namespace="a")
+    state = replayed(recorder, tmp_path / "snap").sampled(Pod)
+    assert [[ref.name for ref, _ in each.items()] for each in state.value] == [["p"]]
+
+
 def test_what_is_not_json_is_a_gap(tmp_path):
     recorder = Recorder(tmp_path / "snap")
     recorder.items(Pod.of, "v1", [Pod], [*raw(PLANTED[:1]), msgspec.Raw(b"{")])
