@@ -7,7 +7,7 @@ import re
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -216,9 +216,18 @@ def _explained(message: str) -> str:
 
 def _keys(path: str) -> list[str]:
     part: Any = Policy
-    for name in filter(None, path.split(".")):
+    for name in filter(None, re.sub(r"\[[^\]]*\]", "", path).split(".")):
         part = next(field.type for field in msgspec.structs.fields(part) if field.encode_name == name)
+        part = _member(part)
     return [field.encode_name for field in msgspec.structs.fields(part)]
+
+
+def _member(part: Any) -> Any:
+    """What a list or a mapping holds; anything else as it is."""
+    inside = get_args(part)
+    if get_origin(part) is dict:
+        return inside[1]
+    return inside[0] if get_origin(part) is tuple else part
 
 
 def _one_line(text: str) -> str:

@@ -61,3 +61,18 @@ def test_a_missing_or_undecodable_file_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_the_default() -> None:
     assert parse(None, "x") == Policy()
+
+
+def test_an_unknown_key_inside_a_mapping_or_a_list_is_named() -> None:
+    queues = {"vision": {"oldestWaitWarnMinutes": 3}}
+    with pytest.raises(PolicyError, match="did you mean 'oldestWaitWarningMinutes'"):
+        parse({"checks": {"queue-growth": {"queues": queues}}}, "gpuctl.yaml")
+    with pytest.raises(PolicyError, match="did you mean 'reason'"):
+        parse({"waivers": [{"raeson": "x"}]}, "gpuctl.yaml")
+
+
+def test_the_first_pattern_that_fits_a_queue_counts() -> None:
+    queues = {"vis*": {"heldHours": 1}, "*": {"heldHours": 2, "requeues": 9}}
+    policy = parse({"checks": {"queue-growth": {"queues": queues}}}, "gpuctl.yaml").checks.queue_growth
+    assert (policy.of("vision").held_hours, policy.of("vision").requeues) == (1, 5)
+    assert (policy.of("other").held_hours, policy.of("other").requeues) == (2, 9)
