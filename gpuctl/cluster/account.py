@@ -9,6 +9,7 @@ from typing import Final
 
 from gpuctl.cluster.capture import EVERYTHING, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.contents import CRDS, Contents
+from gpuctl.cluster.must_gather import ONLY_SOME, Gathered, gathered
 from gpuctl.facts.kinds import Kind
 from gpuctl.facts.state import Inapplicable, Known, Reason, State, Unknown
 
@@ -45,7 +46,8 @@ Gap = Unknown | Inapplicable | None
 
 @dataclass(frozen=True)
 class Account:
-    """`capture` is what the record says of itself; without it, the kinds that appear in it are known."""
+    """`capture` is what the record says of itself; without it, the kinds that appear in it are known, of a
+    must-gather those of the namespaces that were gathered."""
 
     capture: Capture | None
     contents: Contents
@@ -55,13 +57,18 @@ class Account:
         missing = self._missing(kind, asked)
         if missing is not None:
             return missing
-        if self._answers_for(asked) or (self.capture is None and self.contents.appears(kind)):
+        if self._answers_for(asked) or self._shows(kind, asked):
             return None
         if self._not_served(kind.group):
             return Inapplicable(f"the cluster does not serve {kind.group}")
         if self._everything(kind):
             return None
-        return Unknown(Reason.NOT_ASKED, NOT_HELD, str(asked))
+        why = ONLY_SOME if self.holds_some(kind) else NOT_HELD
+        return Unknown(Reason.NOT_ASKED, why, str(asked))
+
+    def holds_some(self, kind: Kind) -> bool:
+        """Whether this is a must-gather that holds a kind in some namespaces."""
+        return self._gathered is not None and self._gathered.holds_some(kind)
 
     def parts_missing(self, kind: Kind, asked: Scope) -> Iterator[Missing]:
         """What the record says could not be read of a part of what was asked for."""
@@ -118,6 +125,18 @@ class Account:
         """The reads in full that cover what was asked for."""
         scopes = self.capture.scopes() if self.capture else ()
         return (scope for scope in scopes if scope.covers(asked))
+
+    def _shows(self, kind: Kind, asked: Scope) -> bool:
+        """Whether a record that says nothing of itself answers by what it holds."""
+        if self.capture is not None:
+            return False
+        if self._gathered is not None:
+            return self._gathered.holds(kind, asked)
+        return self.contents.appears(kind)
+
+    @cached_property
+    def _gathered(self) -> Gathered | None:
+        return None if self.capture else gathered(part.path for part in self.contents.parts)
 
     def _everything(self, kind: Kind) -> bool:
         complete = self.capture.complete if self.capture else ()

@@ -222,7 +222,9 @@ class SnapshotReader:
             return [self._outside] * len(views)
         asked = Scope(kind.resource, self.namespace, labels=labels)
         gap = self.account.gap(kind, asked)
-        if isinstance(gap, Inapplicable) or (gap is not None and gap.reason is Reason.NOT_ASKED):
+        if isinstance(gap, Inapplicable):
+            return [gap] * len(views)
+        if gap is not None and gap.reason is Reason.NOT_ASKED and not self.account.holds_some(kind):
             return [gap] * len(views)
         matches = selector(labels)
         found = self._collected(
