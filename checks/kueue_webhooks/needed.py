@@ -16,12 +16,14 @@ from gpuctl.checks.kueue_webhooks.manager import answering_manager
 from gpuctl.checks.kueue_webhooks.own_namespace import free_own_namespace
 from gpuctl.checks.kueue_webhooks.ownership import one_certificate_owner
 from gpuctl.checks.kueue_webhooks.presence import admission_webhooks
+from gpuctl.checks.kueue_webhooks.proof import verified_certificate
 from gpuctl.checks.kueue_webhooks.reads import readable_versions
 from gpuctl.checks.kueue_webhooks.releases import one_release
+from gpuctl.checks.kueue_webhooks.secret import secrets_certificate
 from gpuctl.checks.kueue_webhooks.service import reachable_service
 from gpuctl.checks.kueue_webhooks.visibility import available_visibility
 from gpuctl.facts.fact import Fact
-from gpuctl.kueue import facts
+from gpuctl.kueue import facts, proofs
 
 _REGISTRATIONS: Final = (
     admission_webhooks,
@@ -33,6 +35,7 @@ _REGISTRATIONS: Final = (
     one_release,
     one_service,
     reachable_service,
+    secrets_certificate,
     usable_ca_bundles,
 )
 NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
@@ -47,11 +50,19 @@ NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
         one_certificate_owner,
         one_release,
         reachable_service,
+        secrets_certificate,
     ),
-    facts.DEPLOYMENTS: (answering_manager, one_certificate_owner, one_release, reachable_service),
+    facts.DEPLOYMENTS: (
+        answering_manager,
+        one_certificate_owner,
+        one_release,
+        reachable_service,
+        secrets_certificate,
+    ),
     facts.PODS: (answering_manager, one_release),
     facts.SLICES: (answering_manager,),
     facts.OLD_READS: (readable_versions,),
     facts.NEW_READS: (readable_versions,),
-    facts.CONFIG_MAPS: (one_certificate_owner, reachable_service),
+    facts.CONFIG_MAPS: (one_certificate_owner, reachable_service, secrets_certificate),
+    proofs.DRY_RUN: (verified_certificate,),
 }
