@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, Meta, View
+from gpuctl.facts.kinds import Kind, Meta, Moment, View
 from gpuctl.facts.objects import Condition, ConfigMapVolume, LabelRequirement, VolumeMount
 
 
@@ -40,7 +39,7 @@ class LabelWriter(_Part, frozen=True):
     """An entry of a node's managedFields, reduced to the labels of interest."""
 
     manager: str = ""
-    time: datetime | None = None
+    time: Moment | None = None
     fields: _WrittenFields | None = msgspec.field(default=None, name="fieldsV1")
 
     @property
@@ -113,7 +112,7 @@ class GpuPodSpec(_Part, frozen=True):
 
 
 class Running(_Part, frozen=True):
-    started_at: datetime | None = None
+    started_at: Moment | None = None
 
 
 class RunState(_Part, frozen=True):

@@ -98,4 +98,4 @@ def gigabytes(instance_mib: float, gpu_mib: int) -> int:
     The name depends on the total memory that the driver reports, so it differs between drivers.
     """
     eighths = math.ceil(_EIGHTHS * instance_mib / gpu_mib)
-    return round(eighths / _EIGHTHS * math.ceil(gpu_mib / 1024))
+    return int(eighths / _EIGHTHS * math.ceil(gpu_mib / 1024) + 0.5)

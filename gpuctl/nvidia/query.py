@@ -84,6 +84,9 @@ def parse_gpus(output: Output) -> GpuRows:
     """Reads the answer to `--query-gpu … --format=csv`, with a header or without, with units or without."""
     rows, said = _table(output, GPU_COLUMNS)
     found = [_gpu(row) for row in rows]
+    addresses = [row.get("pci.bus_id", "") for row in rows]
+    if any(_told(each) and not bus(each) for each in addresses):
+        said = (*said, Said(Trouble.UNREADABLE, f"no PCI address: {shortened(', '.join(addresses))}"))
     bad = [
         each for each in found if not (each.uuid.startswith("GPU-") or each.index is not None or each.bus_id)
     ]
