@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from gpuctl.facts.kinds import Moment
 from gpuctl.facts.state import Reason
 
 API_VERSION: Final = "gpuctl.dev/v1"
 KIND: Final = "Snapshot"
 EVERYTHING: Final = "*"
 SECRETS: Final = "secrets"
-
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +12,8 @@ from gpuctl.facts.kinds import Kind, Ref, View
 from gpuctl.facts.state import Each, Known, Reason, State, Unknown
 
 NAMELESS = "an object without a name"
+_TIME_KEY: Final = re.compile(r"(?:[tT]ime|Timestamp|At)$")
+_ZONELESS: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -91,16 +94,23 @@ def _decode(item: msgspec.Raw | bytes, decoder: msgspec.json.Decoder[View]) -> V
     try:
         view = decoder.decode(item)
     except msgspec.ValidationError:
-        # The API server writes null for an empty list in a required field, and people do in files.
-        view = decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(item))))
+        view = decoder.decode(msgspec.json.encode(_mended(msgspec.json.decode(item))))
     if not view.metadata.name:
         raise msgspec.ValidationError("metadata.name is empty")
     return view
 
 
-def _without_nulls(tree: Any) -> Any:
+def _mended(tree: Any) -> Any:
+    """Without nulls, which the API server writes for an empty list in a required field and people in files,
+    and with the zone UTC at times without one, which people leave out."""
     if isinstance(tree, dict):
-        return {key: _without_nulls(part) for key, part in tree.items() if part is not None}
+        return {key: _field(key, part) for key, part in tree.items() if part is not None}
     if isinstance(tree, list):
-        return [_without_nulls(part) for part in tree if part is not None]
+        return [_mended(part) for part in tree if part is not None]
     return tree
+
+
+def _field(key: str, part: Any) -> Any:
+    if isinstance(part, str) and _TIME_KEY.search(key) and _ZONELESS.fullmatch(part):
+        return f"{part}Z"
+    return _mended(part)

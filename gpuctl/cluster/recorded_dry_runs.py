@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuctl.cluster.archive import File
-from gpuctl.cluster.capture import Capture, Missing, Moment
-from gpuctl.cluster.documents import load_yaml
 from gpuctl.audit.mask import masked, masked_text
-from gpuctl.facts.kinds import Answer, Attempt
+from gpuctl.cluster.archive import File
+from gpuctl.cluster.capture import Capture, Missing
+from gpuctl.cluster.documents import load_yaml
+from gpuctl.facts.kinds import Answer, Attempt, Moment
 from gpuctl.facts.state import Known, Reason, State, Unknown
 
 FOLDER: Final = "dry-run"

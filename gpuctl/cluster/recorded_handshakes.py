@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuctl.cluster.archive import File
-from gpuctl.cluster.capture import Capture, Missing, Moment
-from gpuctl.cluster.documents import load_yaml
 from gpuctl.audit.mask import masked_text
+from gpuctl.cluster.archive import File
+from gpuctl.cluster.capture import Capture, Missing
+from gpuctl.cluster.documents import load_yaml
+from gpuctl.facts.kinds import Moment
 from gpuctl.facts.state import Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+
+# A time of a view. One without a zone, as people write it into files, is taken for UTC where it is decoded:
+# compared with the time of the reading it would be an error.
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,8 @@ class Meta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     uid: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Moment | None = None
+    deletion_timestamp: Moment | None = None
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
 

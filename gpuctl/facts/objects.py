@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, Meta, View
+from gpuctl.facts.kinds import Kind, Meta, Moment, View
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -21,7 +20,7 @@ class Condition(_Part, frozen=True):
     status: str
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Moment | None = None
 
 
 class FieldWriter(_Part, frozen=True):
@@ -29,7 +28,7 @@ class FieldWriter(_Part, frozen=True):
 
     manager: str = ""
     operation: str = ""
-    time: datetime | None = None
+    time: Moment | None = None
     subresource: str = ""
     fields: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
 
@@ -113,7 +112,7 @@ class ContainerTerminated(_Part, frozen=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
-    finished_at: datetime | None = None
+    finished_at: Moment | None = None
 
 
 class ContainerState(_Part, frozen=True):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import ClassVar
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, Meta, View
+from gpuctl.facts.kinds import Kind, Meta, Moment, View
 from gpuctl.facts.objects import Condition, LabelRequirement, LabelSelector
 from gpuctl.kueue.quantities import Written
 
@@ -356,14 +355,14 @@ class Admission(_Part, frozen=True):
 
 class RequeueState(_Part, frozen=True):
     count: int = 0
-    requeue_at: datetime | None = None
+    requeue_at: Moment | None = None
 
 
 class CheckState(_Part, frozen=True):
     name: str
     state: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Moment | None = None
 
 
 class PodSetRequest(_Part, frozen=True):
@@ -402,8 +401,8 @@ class JobSpec(_Part, frozen=True):
 
 
 class JobStatus(_Part, frozen=True):
-    start_time: datetime | None = None
-    completion_time: datetime | None = None
+    start_time: Moment | None = None
+    completion_time: Moment | None = None
 
 
 class Job(View, frozen=True):

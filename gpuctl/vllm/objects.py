@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
 
-from gpuctl.facts.kinds import Kind, View
+from gpuctl.facts.kinds import Kind, Moment, View
 from gpuctl.facts.objects import Condition, Deployment, Pod, Service
 
 
@@ -77,7 +76,7 @@ class EngineSpec(_Part, frozen=True):
 
 
 class Running(_Part, frozen=True):
-    started_at: datetime | None = None
+    started_at: Moment | None = None
 
 
 class Waiting(_Part, frozen=True):
@@ -89,7 +88,7 @@ class Terminated(_Part, frozen=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
-    finished_at: datetime | None = None
+    finished_at: Moment | None = None
 
 
 class EngineState(_Part, frozen=True):
@@ -110,7 +109,7 @@ class EngineStatus(_Part, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[EngineContainerStatus, ...] = ()
-    start_time: datetime | None = None
+    start_time: Moment | None = None
 
 
 class EnginePod(View, frozen=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -73,3 +76,37 @@ def test_no_bytes_crash_it_and_none_are_lost(item: bytes) -> None:
     each = collected(item)
     assert len(each.entries) + len(each.holes) == 1
     assert all(isinstance(state, Known | Unknown) for state in each.entries.values())
+
+
+@pytest.mark.parametrize("text", ["2026-11-30T10:00:00", "2026-11-30 10:00:00", "2026-11-30T10:00:00.0"])
+def test_a_time_without_a_zone_is_in_utc(text: str) -> None:
+    metadata = {"name": "a", "namespace": "default", "creationTimestamp": text, "annotations": {"x": text}}
+    (view,) = collected({"metadata": metadata})
+    assert view.metadata.creation_timestamp == datetime(2026, 11, 30, 10, tzinfo=UTC)
+    assert view.metadata.annotations == {"x": text}
+
+
+def test_a_time_that_is_none_is_malformed() -> None:
+    metadata = {"name": "a", "namespace": "default", "creationTimestamp": "yesterday"}
+    assert [gap.reason for gap in collected({"metadata": metadata}).gaps()] == [Reason.MALFORMED]
+
+
+def _zoneless(types: Any) -> Iterator[str]:
+    for struct in types:
+        about = msgspec.inspect.type_info(struct)
+        assert isinstance(about, msgspec.inspect.StructType)
+        for each in about.fields:
+            parts = each.type.types if isinstance(each.type, msgspec.inspect.UnionType) else (each.type,)
+            for part in parts:
+                if isinstance(part, msgspec.inspect.DateTimeType) and part.tz is not True:
+                    yield f"{struct.__module__}.{struct.__name__}.{each.name}"
+
+
+@pytest.mark.parametrize("room", ["facts", "kueue", "nvidia", "vllm"])
+def test_every_time_of_a_view_has_a_zone(room: str) -> None:
+    module = import_module(f"gpuctl.{room}.objects")
+    structs = [
+        each for each in vars(module).values() if isinstance(each, type) and issubclass(each, msgspec.Struct)
+    ]
+    assert structs
+    assert list(_zoneless(structs)) == []
