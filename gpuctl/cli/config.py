@@ -35,9 +35,12 @@ def init(
 @app.command("validate")
 def validate(source: _Source = None) -> None:
     """Say whether a policy can be used; exit 2 if not."""
-    from gpuctl.cli.policies import load_policy
+    from gpuctl.cli.border import Stop
+    from gpuctl.cli.policies import read_policy, unknown_names
 
-    policy = load_policy(source)
+    policy = read_policy(source)
+    if wrong := unknown_names(policy):
+        raise Stop("\n".join(wrong))
     typer.echo(f"valid: {len(policy.waivers)} waivers, {len(policy.accept_unknown)} accepted unknowns")
 
 
