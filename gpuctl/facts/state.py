@@ -14,7 +14,6 @@ from typing import Generic, TypeAlias, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 K = TypeVar("K", bound=Hashable)
-K2 = TypeVar("K2", bound=Hashable)
 V = TypeVar("V")
 R = TypeVar("R")
 
@@ -155,21 +154,6 @@ class Each(Generic[K, V]):
             elif answer.value:
                 kept[key] = state
         return Each(kept, self.holes)
-
-    def by(self, group: Callable[[V], K2]) -> Each[K2, Each[K, V]]:
-        """The members in groups. A gap may belong to any group, so every group has it as a hole."""
-        gaps = tuple(self.gaps())
-        groups: dict[K2, dict[K, State[V]]] = {}
-        for key, member in self.known():
-            groups.setdefault(group(member), {})[key] = Known(member)
-        return Each({name: Known(Each(members, gaps)) for name, members in groups.items()}, gaps)
-
-    def flatten(self, parts: Callable[[V], Mapping[K2, R]]) -> Each[K2, R]:
-        """The parts of all members in one collection."""
-        found: dict[K2, State[R]] = {}
-        for _, member in self.known():
-            found.update((key, Known(part)) for key, part in parts(member).items())
-        return Each(found, tuple(self.gaps()))
 
 
 def _map(state: State[V], make: Callable[[V], R]) -> State[R]:

@@ -68,14 +68,6 @@ def test_where_keeps_what_cannot_be_told() -> None:
     assert kept.entries == {1: Known(1), 2: GAP}
 
 
-def test_a_gap_may_belong_to_any_group() -> None:
-    groups = each(Known(1), Known(2), GAP).by(lambda number: number % 2)
-    assert groups[0].holes == (GAP,)
-    assert groups[1].holes == (GAP,)
-    with pytest.raises(NotKnown):
-        groups.get(5)
-
-
 @given(collections)
 def test_iterating_gives_all_that_is_known_and_raises_exactly_for_gaps(collection: Each[str, int]) -> None:
     seen: list[int] = []
@@ -94,6 +86,4 @@ def test_transformations_never_lose_a_gap(one: Each[str, int], other: Each[str, 
     gaps = len(list(one.gaps()))
     assert len(list(one.map(str).gaps())) == gaps
     assert len(list(one.where(lambda number: number > 0).gaps())) == gaps
-    assert len(list(one.flatten(lambda number: {number: number}).gaps())) == gaps
-    assert len(list(one.by(lambda number: number > 0).gaps())) == gaps
     assert set(merged([one, other]).holes) == {*one.holes, *other.holes}
