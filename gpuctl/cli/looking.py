@@ -77,12 +77,12 @@ class Looking:
     @property
     def arguments(self) -> Mapping[Argument[Any], Any]:
         """Which nodes are meant, as the facts want to know it."""
-        from gpuctl.cluster.selector import selector
+        from gpuctl.facts.selectors import parse, selects
         from gpuctl.nvidia.facts import SCOPE
 
-        matches = selector(self.selector)
+        wanted = parse(self.selector)
         return {
-            SCOPE: lambda name, labels: (not self.nodes or name in self.nodes) and matches(labels),
+            SCOPE: lambda name, labels: (not self.nodes or name in self.nodes) and selects(wanted, labels),
         }
 
 
@@ -119,13 +119,13 @@ def _looking(
 ) -> Looking:
     from gpuctl.cli.border import Stop, warn
     from gpuctl.cli.duration import seconds
-    from gpuctl.cluster import selector as selectors
     from gpuctl.cluster.probe import Probing
+    from gpuctl.facts.selectors import parse
 
     if probe not in _MODES:
         raise Stop(f"--probe is {', '.join(_MODES[:-1])} or {_MODES[-1]}, not {probe!r}")
     try:
-        selectors.selector(selector)
+        parse(selector)
     except ValueError as error:
         raise Stop(f"--selector: {error}") from error
     probing = Probing(

@@ -30,10 +30,10 @@ from gpuctl.cluster.capture import Capture, Scope
 from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, damaged, parts
-from gpuctl.cluster.selector import selector
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
+from gpuctl.facts.selectors import parse, selects
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -226,11 +226,11 @@ class SnapshotReader:
             return [gap] * len(views)
         if gap is not None and gap.reason is Reason.NOT_ASKED and not self.account.holds_some(kind):
             return [gap] * len(views)
-        matches = selector(labels)
+        wanted = parse(labels)
         found = self._collected(
             kind,
             views,
-            lambda item: self._is_inside(item, kind) and (not labels or matches(_labels_of(item))),
+            lambda item: self._is_inside(item, kind) and (not labels or selects(wanted, _labels_of(item))),
         )
         if gap is None:
             return [Known(self._with_gaps(kind, each, [asked])) for each in found]
@@ -281,14 +281,20 @@ class SnapshotReader:
     def dry_run(self, attempts: Collection[Attempt]) -> State[Each[Attempt, Answer]]:
         """What the server answered when the snapshot was taken."""
         capture = self.account.capture
-        states = {each: recorded_dry_runs.answered(self.dry_runs, capture, each) for each in attempts}
+        inside = [each for each in attempts if self.namespace in ("", each.namespace)]
+        if attempts and not inside:
+            return self._outside
+        states = {each: recorded_dry_runs.answered(self.dry_runs, capture, each) for each in inside}
         return Known(Each(states))
 
     def handshakes(self, ports: Collection[ServedPort]) -> State[Each[ServedPort, Handshake]]:
         """The certificates that the ports showed when the snapshot was taken."""
         capture = self.account.capture
+        inside = [each for each in ports if self.namespace in ("", each.pod.namespace)]
+        if ports and not inside:
+            return self._outside
         return Known(
-            Each({each: recorded_handshakes.shown(self.handshake_files, capture, each) for each in ports})
+            Each({each: recorded_handshakes.shown(self.handshake_files, capture, each) for each in inside})
         )
 
     def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
@@ -323,7 +329,7 @@ class SnapshotReader:
         if not rounds:
             what = f"{view.of} over a while"
             return Unknown(Reason.NOT_ASKED, "the snapshot holds no later rounds (--window 60s)", what)
-        readers = [_later_round(self.name, inside) for inside in rounds]
+        readers = [replace(_later_round(self.name, inside), namespace=self.namespace) for inside in rounds]
         return Known(Each({each.now: each.objects(view.of, "", [view])[0] for each in readers}))
 
     def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:  # noqa: ARG002 - as recorded

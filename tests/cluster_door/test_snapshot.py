@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from gpuctl.cluster.archive import Limits
 from gpuctl.cluster.documents import Damage, Object, json_pieces, yaml_pieces
-from gpuctl.cluster.selector import selector
 from gpuctl.cluster.snapshot import BadSnapshot, SnapshotReader, open_snapshot
 from gpuctl.facts.kinds import Attempt, Kind, Ref, View
 from gpuctl.facts.state import Inapplicable, Known, Reason, Unknown
@@ -893,32 +892,7 @@ def test_a_broken_dry_run_is_malformed(tmp_path):
     )
 
 
-# Selectors, and speed
-
-
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [
-        ("", True),
-        ("a=1", True),
-        ("a==1,b", True),
-        ("a!=1", False),
-        ("c!=1", True),
-        ("a in (1, 2)", True),
-        ("a notin (1,2)", False),
-        ("c notin (1)", True),
-        ("!a", False),
-        ("!c, b", True),
-        ("a in (2),b", False),
-    ],
-)
-def test_selectors(text, matches):
-    assert selector(text)({"a": "1", "b": ""}) is matches
-
-
-def test_a_wrong_selector_is_an_error():
-    with pytest.raises(ValueError, match="not a label selector"):
-        selector("a b")
+# Speed
 
 
 def test_two_thousand_nodes_are_read_quickly(tmp_path):
