@@ -13,7 +13,7 @@ from gpuctl.facts.fact import Fact, graph, rules
 from gpuctl.facts.kinds import Rule
 
 READING = frozenset({"get", "list", "watch"})
-INTO_PODS = frozenset({"pods/exec", "pods/portforward"})
+EXEC, PORT_FORWARD = "pods/exec", "pods/portforward"
 SECRETS = "secrets"
 
 
@@ -23,6 +23,7 @@ class Purpose(StrEnum):
     READING = "reading"
     DRY_RUN = "dry-run"
     PROBE = "probe"
+    PORT_FORWARD = "port-forward"
     SECRET = "secret"  # noqa: S105 - a kind of object
 
 
@@ -40,8 +41,10 @@ class Grant:
     @property
     def purpose(self) -> Purpose:
         """What the permission is for."""
-        if self.rule.resource in INTO_PODS:
+        if self.rule.resource == EXEC:
             return Purpose.PROBE
+        if self.rule.resource == PORT_FORWARD:
+            return Purpose.PORT_FORWARD
         if self.rule.resource == SECRETS and not self.rule.group:
             return Purpose.SECRET
         return Purpose.READING if self.rule.verb in READING else Purpose.DRY_RUN

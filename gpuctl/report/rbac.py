@@ -60,6 +60,10 @@ _FOR_PROOFS = {
         "gpuctl-probe",
         "# For `gpuctl check --probe`: it can run commands in pods. Without it, proofs are not made.\n",
     ),
+    Purpose.PORT_FORWARD: (
+        "gpuctl-port-forward",
+        "# For `gpuctl check --probe`: it can connect to ports of pods. Better a Role where Kueue runs.\n",
+    ),
     Purpose.SECRET: (
         "gpuctl-webhook-secret",
         "# For `gpuctl check --read-webhook-secret`. Better a Role in the namespace of that Secret.\n",

@@ -114,7 +114,7 @@ def test_within_a_namespace_nothing_cluster_wide_is_asked_for() -> None:
         (CREATE, Purpose.DRY_RUN),
         (Rule("", "pods/log", "get"), Purpose.READING),
         (Rule("", "pods/exec", "get"), Purpose.PROBE),
-        (Rule("", "pods/portforward", "create"), Purpose.PROBE),
+        (Rule("", "pods/portforward", "create"), Purpose.PORT_FORWARD),
         (Rule("", "secrets", "get"), Purpose.SECRET),
     ],
 )

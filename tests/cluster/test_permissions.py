@@ -105,7 +105,7 @@ class Runs:
 
 
 def consent(rule: str) -> Consent:
-    return SHAKING if GRANTS[rule].purpose is Purpose.PROBE else PROVING
+    return SHAKING if GRANTS[rule].purpose is Purpose.PORT_FORWARD else PROVING
 
 
 def judged(kubeconfig: Path, consent: Consent) -> Answer:

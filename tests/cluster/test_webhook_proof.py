@@ -410,7 +410,7 @@ def test_who_may_not_create_learns_which_permission_is_missing(
 def test_the_middle_way_needs_no_right_to_create(
     bed: Bed, frozen: Kueue, user: Callable[..., Path], tmp_path: Path
 ) -> None:
-    kubeconfig = user("shaker", rules(Purpose.READING, Purpose.PROBE))
+    kubeconfig = user("shaker", rules(Purpose.READING, Purpose.PORT_FORWARD))
     answer = check("kueue-webhooks", "--save", str(tmp_path / "s"), kubeconfig=kubeconfig)
     assert (answer.code, answer.found()) == (0, set()), answer.findings()
     assert answer.verdicts()[SHOWN] == "pass"
