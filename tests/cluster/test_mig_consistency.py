@@ -1,4 +1,4 @@
-"""mig-consistency on a real control plane: by exec into driver pods, by debug pods; nothing of them is left."""
+"""mig-consistency on a real control plane: by exec, by debug pods, of which nothing is left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,11 @@ def pairs() -> dict[str, tuple[GpuNode, set[str], GpuNode]]:
             offering(sliced("stale-good"), mig_2g__20gb=0),
         ),
         "pending": (
-            silicon(off("pending-bad"), pending("pending-bad", 0, "Disabled"), pending("pending-bad", 1, "Enabled")),
+            silicon(
+                off("pending-bad"),
+                pending("pending-bad", 0, "Disabled"),
+                pending("pending-bad", 1, "Enabled"),
+            ),
             {"MIG010"},
             off("pending-good"),
         ),
@@ -291,8 +296,10 @@ def test_a_hundred_nodes_are_looked_into_in_one_wave(bed: Bed, nodes: SimulatedN
     many = [gpu_node(f"wave-{number:03}", profiles=[None]).failing(slow) for number in range(100)]
     nodes.add(*many, timeout=600)
     started = time.monotonic()
-    done = gpuctl(bed.kubeconfig, "mig", "show", "-o", "json", "--probe-timeout", "240s", "--deadline", "300s",
-                  "-l", "kubernetes.io/hostname in (" + ",".join(node.name for node in many) + ")")  # fmt: skip
+    names = ",".join(node.name for node in many)
+    limits = ("--probe-timeout", "240s", "--deadline", "300s")
+    scope = ("-l", f"kubernetes.io/hostname in ({names})")
+    done = gpuctl(bed.kubeconfig, "mig", "show", "-o", "json", *limits, *scope)
     took = time.monotonic() - started
     shown = json.loads(done.stdout)["nodes"]
     assert [node["name"] for node in shown if not node["gpus"]] == []
@@ -438,6 +445,36 @@ def test_without_permission_to_exec_the_rest_is_judged(
     assert verdicts(check)["carried-out"] == "fail"
 
 
+def test_the_printed_role_is_enough_and_nothing_else_is_done(bed: Bed, fleet: dict[str, Any]) -> None:
+    role = gpuctl(bed.kubeconfig, "rbac", "--for", "mig-consistency", "--account", "mig-audit/gpuctl").stdout
+    bed.kubectl("apply", "-f", "-", input=role)
+    account = "system:serviceaccount:mig-audit:gpuctl"
+    started = datetime.now(UTC)
+    check = report(bed.kubeconfig, "--node", "config-good", "--as", account)
+    bed.kubectl("delete", "-f", "-", input=role)
+    assert verdicts(check)["true-capacity"] == "pass"
+    assert codes(check).get("config-good", set()) == set()
+    done = {
+        f"{each.verb} {each.resource}/{each.subresource}".rstrip("/")
+        for each in bed.audit.requests(since=started, user_agent_prefix="gpuctl/")
+        if each.impersonated == account and (each.verb not in READING or each.subresource)
+    }
+    assert done <= {*REVIEWS, "get pods/exec", "create pods/exec"}
+
+
+def test_debug_pods_are_the_only_thing_that_is_written(bed: Bed, worker: str) -> None:
+    started = datetime.now(UTC)
+    report(bed.kubeconfig, "--node", worker, *DEBUG)
+    done = {
+        f"{each.verb} {each.resource}"
+        for each in bed.audit.requests(since=started, user_agent_prefix="gpuctl/")
+        if each.verb not in READING
+    }
+    assert done == {*REVIEWS, "create pods", "delete pods"}
+
+
+READING = ("get", "list", "watch")
+REVIEWS = ("create selfsubjectaccessreviews", "create selfsubjectreviews")
 READS = [
     {"apiGroups": [group], "resources": kinds, "verbs": ["get", "list"]}
     for group, kinds in (
