@@ -30,6 +30,14 @@ class _Group(msgspec.Struct, frozen=True, rename="camel"):
     preferred_version: _Version | None = None
 
 
+class _GroupName(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    groups: tuple[_GroupName, ...]
+
+
 class _Core(msgspec.Struct, frozen=True):
     versions: tuple[str, ...]
 
@@ -89,9 +97,20 @@ class Discovery:
 
     def _group(self, group: str, what: str) -> tuple[str, ...]:
         reply = self._connection.get(f"/apis/{group}" if group else "/api", what, self._deadline)
-        versions = () if _is_nowhere(reply) else _versions(reply, what, core=not group)
+        if _is_nowhere(reply):
+            self._must_be_absent(group, what)
+            versions: tuple[str, ...] = ()
+        else:
+            versions = _versions(reply, what, core=not group)
         self._sink.served(group, versions)
         return versions
+
+    def _must_be_absent(self, group: str, what: str) -> None:
+        """Raises `NotKnown` unless the list of groups agrees: a server that has just started may not find
+        what is there, and whole checks would not apply."""
+        listed = typed(self._connection.get("/apis", what, self._deadline), what, _Groups)
+        if any(each.name == group for each in listed.groups):
+            raise NotKnown(Unknown(Reason.SERVER_ERROR, "404, though the list of API groups has it", what))
 
     def _resources(self, kind: Kind, version: str, what: str) -> tuple[str, ...]:
         reply = self._connection.get(f"/apis/{kind.api_version(version)}", what, self._deadline)

@@ -19,7 +19,7 @@ from gpuctl.cluster.consent import DryRuns
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.reviews import Place, Reviews
 from gpuctl.cluster.sink import Sink
-from gpuctl.facts.kinds import Answer, Attempt, Rule
+from gpuctl.facts.kinds import Answer, Attempt, Meta, Rule
 from gpuctl.facts.state import Each, NotKnown, Reason, State, Unknown, attempt
 
 # The API server gives each webhook 10 s, and a conversion 30 s.
@@ -27,7 +27,12 @@ SECONDS: Final = 30.0
 PAUSES: Final = (1.0, 2.0, 4.0)  # between tries, the last one again and again
 AT_ONCE: Final = 3
 QUERY: Final = "dryRun=All&fieldManager=gpuctl"
-_UNAUTHORIZED: Final = 401
+_CREATED, _UNAUTHORIZED = range(200, 300), 401
+
+
+class _Created(msgspec.Struct, frozen=True):
+    kind: str
+    metadata: Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class DryRunner:
             lambda: self.connection.post(_path(wanted), wanted.body, what, limit, stores=False)
         )
         reply = limit.result(what, request)
-        return Answer(at, round(time.monotonic() - began, 2), reply.status, _body(reply, what))
+        return Answer(at, round(time.monotonic() - began, 2), reply.status, _body(reply, wanted, what))
 
 
 def _path(wanted: Attempt) -> str:
@@ -111,8 +116,10 @@ def _path(wanted: Attempt) -> str:
     return f"{root}{place}/{wanted.kind.plural}?{QUERY}"
 
 
-def _body(reply: Reply, what: str) -> dict[str, Any]:
-    """What Kubernetes itself said. Raises NotKnown for an answer of anybody else's."""
+def _body(reply: Reply, wanted: Attempt, what: str) -> dict[str, Any]:
+    """What Kubernetes itself said: the object as it would be, or a Status. Else raises NotKnown."""
+    if reply.status in _CREATED:
+        return _object(reply, wanted, what)
     try:
         body = msgspec.json.decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -120,3 +127,13 @@ def _body(reply: Reply, what: str) -> dict[str, Any]:
     if reply.status == _UNAUTHORIZED or not (isinstance(body, dict) and "kind" in body):
         raise NotKnown(errors.of_status(reply.status, reply.body, what))
     return body
+
+
+def _object(reply: Reply, wanted: Attempt, what: str) -> dict[str, Any]:
+    try:
+        kind = msgspec.json.decode(reply.body, type=_Created).kind
+        if kind != wanted.kind.kind:
+            raise msgspec.ValidationError(f"a {kind} instead of a {wanted.kind.kind}")
+        return msgspec.json.decode(reply.body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotKnown(errors.of_body(reply.body, error, what)) from error

@@ -36,7 +36,7 @@ def of_status(status: int, body: bytes, what: str) -> Unknown:
 
 def of_body(body: bytes, error: Exception, what: str) -> Unknown:
     """An answer of success whose body is not what was asked for."""
-    said = "an HTML page instead of JSON" + _title(body) if _is_html(body) else str(error)
+    said = "an HTML page instead of JSON" + _title(body) if is_html(body) else str(error)
     return Unknown(Reason.MALFORMED, one_line(said), what)
 
 
@@ -86,13 +86,14 @@ def _said(status: int, body: bytes) -> str:
     known = _status(body)
     if known is not None and (known.message or known.reason):
         return known.message or known.reason
-    if _is_html(body):
+    if is_html(body):
         return f"HTTP {status}, an HTML page instead of a Kubernetes answer{_title(body)}"
     text = body[: 4 * LONGEST].decode(errors="replace").strip()
     return f"HTTP {status}: {text or http.client.responses.get(status, 'no further word')}"
 
 
-def _is_html(body: bytes) -> bool:
+def is_html(body: bytes) -> bool:
+    """Whether somebody on the way to the API server has answered in its place."""
     return body.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
 
 

@@ -97,6 +97,8 @@ class LogReader:
             return None
         if reply.status != _OK:
             raise NotKnown(errors.of_status(reply.status, reply.body, str(log)))
+        if errors.is_html(reply.body):  # each line of a log begins with its time
+            raise NotKnown(errors.of_body(reply.body, ValueError(), str(log)))
         if reply.body.startswith(_KUBELET_FAILED):
             message = errors.one_line(reply.body[: errors.LONGEST].decode(errors="replace"))
             raise NotKnown(Unknown(Reason.SERVER_ERROR, message, str(log)))

@@ -92,7 +92,7 @@ class FakeApi:
 @contextmanager
 def fake_api() -> Iterator[FakeApi]:
     server = _Server(("127.0.0.1", 0), Exchange)
-    server.api = FakeApi(f"http://127.0.0.1:{server.server_address[1]}")
+    server.api = FakeApi(f"http://127.0.0.1:{server.server_address[1]}").on("/apis", groups())
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield server.api
@@ -131,6 +131,11 @@ def from_second_page(then: Behaviour, first: Behaviour) -> Behaviour:
 def group(name: str, *versions: str) -> Behaviour:
     named = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return body({"kind": "APIGroup", "name": name, "versions": named, "preferredVersion": named[0]})
+
+
+def groups(*names: str) -> Behaviour:
+    """All API groups, as discovery lists them."""
+    return body({"kind": "APIGroupList", "groups": [{"name": name} for name in names]})
 
 
 def resources(*plurals: str) -> Behaviour:

@@ -218,3 +218,24 @@ def test_a_review_that_fails_is_unknown_and_no_permission(
 
     assert lack is not None
     assert lack.reason is Reason.SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "Status", "metadata": {}}',
+        '{"kind": "Other", "metadata": {"name": "x"}}',
+        '{"kind": "Flavor", "metadata": {"name": "x", "finalizers": 7}}',
+        '{"kind": "Flavor"}',
+        "<html><title>Sign in</title></html>",
+    ],
+)
+def test_an_answer_of_success_without_the_object_proves_nothing(
+    api: FakeApi, reader: Reader, text: str
+) -> None:
+    api.on(PATH, lambda exchange: exchange.send(201, text.encode()))
+
+    answer = tried(reader())
+
+    assert isinstance(answer, Unknown)
+    assert answer.reason is Reason.MALFORMED

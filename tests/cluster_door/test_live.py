@@ -366,6 +366,18 @@ def test_a_group_that_is_not_served_is_inapplicable(api: FakeApi, reader: LiveRe
     assert sink.gaps == [("queues.queues.example", Reason.NOT_SERVED, "", "", "")]
 
 
+@pytest.mark.parametrize("listing", [does.groups("other", "queues.example"), does.text(503, ""), HTML])
+def test_a_group_is_absent_only_if_the_list_of_groups_agrees(
+    api: FakeApi, reader: LiveReader, sink: Recorded, listing: Behaviour
+) -> None:
+    """On the word of one 404, whole checks did not apply, and the run was clean."""
+    api.on("/apis", listing)
+
+    assert isinstance(reader.served("queues.example"), Unknown)
+    assert isinstance(listed(reader, Queue), Unknown)
+    assert sink.groups == {}
+
+
 def test_a_kind_that_a_served_group_lacks_is_inapplicable(api: FakeApi, reader: LiveReader) -> None:
     api.on("/apis/queues.example", does.group("queues.example", "v1"))
     api.on("/apis/queues.example/v1", does.resources("others"))

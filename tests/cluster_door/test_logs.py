@@ -109,6 +109,7 @@ def test_a_log_that_was_never_written_is_absent(api: FakeApi, reader: LiveReader
         ),
         (fake.text(200, "unable to retrieve container logs for containerd://0123"), Reason.SERVER_ERROR),
         (fake.cut_off, Reason.MALFORMED),
+        (fake.text(200, "<html><title>Sign in</title></html>", "text/html"), Reason.MALFORMED),
     ],
 )
 def test_a_log_that_can_not_be_read_costs_itself_alone(
