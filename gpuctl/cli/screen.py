@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuctl.facts.gather import Facts
 
 PATIENCE = 1.0  # seconds after which a wait is explained
+_PIECE = 1 << 16  # characters written at once
 
 
 class Results(Console):
@@ -39,7 +40,9 @@ def out() -> Console:
 def data(text: str) -> None:
     """Writes what a program reads: UTF-8, whatever the terminal takes."""
     _stdout(encoding="utf-8")
-    Results(highlight=False, markup=False, emoji=False).out(text, end="", highlight=False)
+    console = Results(highlight=False, markup=False, emoji=False)
+    for start in range(0, len(text), _PIECE):  # rich takes twenty times the memory of what it is given
+        console.out(text[start : start + _PIECE], end="", highlight=False)
 
 
 def _stdout(encoding: str | None = None, errors: str | None = None) -> None:
