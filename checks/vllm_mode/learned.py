@@ -8,27 +8,31 @@ from typing import Any
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.vllm_mode.requirement import requirement
 from gpuctl.checks.vllm_mode.words import mapping
-from gpuctl.facts.fact import given
+from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, attempt
+from gpuctl.facts.metrics import Labels, Points
+from gpuctl.facts.state import Each, Known, State, attempt
 from gpuctl.vllm.engine import Engine, value_of
 from gpuctl.vllm.engines import EngineRef
 from gpuctl.vllm.facts import engines_of_vllm
 from gpuctl.vllm.log import Load
 from gpuctl.vllm.memory import Memory
 from gpuctl.vllm.mode import Mode
+from gpuctl.vllm.utilisation import METRICS, Usage, of_pod
 
 PRODUCT = "nvidia.com/gpu.product"
 
 
-@given(engines_of_vllm, POLICY)
+@given(engines_of_vllm, POLICY, Maybe(METRICS))
 def what_is_known_of_engines(
-    engines: Each[EngineRef, Engine], policy: Policy
+    engines: Each[EngineRef, Engine], policy: Policy, series: State[Each[Labels, Points]]
 ) -> Each[Ref, Mapping[str, Any]]:
     """By pod, for a pod may run several."""
     pods: dict[Ref, list[dict[str, Any]]] = {}
     for ref, engine in engines.known():
-        pods.setdefault(ref.pod, []).append(_facts(engine, policy))
+        pods.setdefault(ref.pod, []).append(
+            {**_facts(engine, policy), **mapping(pastHour=[_usage(each) for each in of_pod(series, ref.pod)])}
+        )
     return Each({pod: Known({"engines": found}) for pod, found in pods.items()}, tuple(engines.gaps()))
 
 
@@ -77,6 +81,16 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         else None,
         evidence=[mapping(text=each.text, at=each.at) for each in start.quotes] if start else None,
         logUnknown=str(engine.log) if engine.log is not None and not isinstance(engine.log, Known) else None,
+    )
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return mapping(
+        metric=usage.metric,
+        device=dict(usage.device),
+        mean=round(usage.mean, 4),
+        peak=round(usage.peak, 4),
+        counted=usage.counted,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuctl.cli.access import with_access
+from gpuctl.cli.watching import PrometheusOption
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport
@@ -41,6 +42,7 @@ def vllm(
     save_memory_baseline: Annotated[
         Path | None, typer.Option("--save-memory-baseline", help="Store the engines' memory in this file.")
     ] = None,
+    prometheus: PrometheusOption = "",
     deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     *,
     access: Access,
@@ -52,13 +54,16 @@ def vllm(
     from gpuctl.cli import doors, screen
     from gpuctl.cli.border import Stop
     from gpuctl.cli.duration import seconds
+    from gpuctl.cli.watching import watching
+    from gpuctl.cluster.consent import Consent
     from gpuctl.report.text import canvas
     from gpuctl.report.vllm import draw_engine, draw_engines, engines_json, views
 
     if output not in {"text", "json"}:
         raise Stop(f"--output is text or json, not {output!r}")
     request = _request(policy, memory_baseline)
-    with doors.open_door(access, from_, None, seconds(deadline), logs=logs) as door:
+    consent = watching(Consent(), None, prometheus)
+    with doors.open_door(access, from_, None, seconds(deadline), logs=logs, consent=consent) as door:
         report, facts = _read(request, door)
     (check,) = report.checks
     found = [view for view in views(check) if pod is None or view.is_named(pod)]

@@ -201,6 +201,7 @@ def draw_engine(view: View, check: CheckItem, on: Canvas) -> None:
         on.line(f"{label:<16}{plain(text)}", indent=2)
     _draw_mode(view, on)
     _draw_memory(view, on)
+    _draw_past_hour(view, on)
     _draw_evidence(view, on)
     _draw_findings(view, on)
     on.line("")
@@ -283,6 +284,16 @@ def _draw_memory(view: View, on: Canvas) -> None:
     for rank in ranks:
         on.line(f"{plain(rank.get('name') or 'GPU'):<16}{bar(rank, 2 * BAR)}", indent=2)
     on.line(Text(LEGEND, style="dim"), indent=2)
+
+
+def _draw_past_hour(view: View, on: Canvas) -> None:
+    for each in view.facts.get("pastHour") or ():
+        device = " ".join(f"{name} {value}" for name, value in (each.get("device") or {}).items())
+        counted = f", {each['counted']:g} counted" if "counted" in each else ""
+        said = (
+            f"{each['metric']} {device}: mean {each.get('mean', 0):g}, peak {each.get('peak', 0):g}{counted}"
+        )
+        on.line(f"{'past hour':<16}{plain(said)}", indent=2)
 
 
 def _draw_evidence(view: View, on: Canvas) -> None:
