@@ -48,6 +48,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("list",),
         ("explain", "KWH001"),
         ("snapshot", "--help"),
+        ("mig", "show", "--help"),
     ],
 )
 def test_nothing_heavy_is_imported(arguments: tuple[str, ...]) -> None:

@@ -140,8 +140,8 @@ def _looking(
 
 
 def _ask(question: str) -> bool:
-    """Asked from a reading thread, on stderr: stdout belongs to data alone."""
-    print(f"gpuctl: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    """Asked from a reading thread, on stderr, on a line of its own: progress may be drawn below it."""
+    print(f"gpuctl: {question} Type y and Enter to agree.", file=sys.stderr, flush=True)
     try:
         answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace")
     except OSError:
