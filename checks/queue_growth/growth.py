@@ -12,20 +12,18 @@ from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.words import counted, queue_view, some, tolerance, verb, words_of_kueue
 from gpuctl.facts.fact import given
-from gpuctl.kueue.backlog import Backlog, backlog
+from gpuctl.kueue.backlog import Backlog
 from gpuctl.kueue.causes.cause import Trouble
 from gpuctl.kueue.causes.diagnosis import Diagnosed
-from gpuctl.kueue.hurt import hurt
+from gpuctl.kueue.hurt import sentence
 from gpuctl.kueue.queue_facts import causes_of_waiting
 from gpuctl.kueue.scene import Line
 from gpuctl.kueue.standing import age, span, verdict
 
-WINDOW_HOURS = 6
-
 
 @every(causes_of_waiting, "nobody waits longer than the policy allows", given(POLICY))
 def bearable_waits(diagnosed: Diagnosed, policy: Policy) -> Iterator[Finding]:
-    line, past = diagnosed.line, backlog(diagnosed.line.everyone, diagnosed.line.scene.now, WINDOW_HOURS)
+    line, past = diagnosed.line, diagnosed.line.past
     if past.in_future:
         yield _ahead(line, past)
     tolerated = tolerance(policy, line.name)
@@ -45,7 +43,7 @@ def _finding(diagnosed: Diagnosed, past: Backlog, severity: Severity) -> Finding
         message=(
             f"{counted(past.waiting, 'Workload')} {verb(past.waiting, 'waits', 'wait')} in ClusterQueue "
             f"{line.name}, the oldest for "
-            f"{span(past.oldest)}; {_last(line, past)}; {_why(diagnosed)}{hurt(diagnosed)}"
+            f"{span(past.oldest)}; {_last(line, past)}; {_why(diagnosed)}{sentence(diagnosed.hurt)}"
         ),
         evidence=(
             Evidence(oldest.ref, ".metadata.creationTimestamp", f"waits for {span(past.oldest)}"),

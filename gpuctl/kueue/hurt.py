@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuctl.facts.state import Known, attempt
-from gpuctl.kueue.causes.diagnosis import Diagnosed
+from gpuctl.facts.state import Known, State
 from gpuctl.kueue.quantities import ONE, Amount, is_accelerator, shown
 from gpuctl.kueue.quota import cells
-from gpuctl.kueue.scene import Line, Waiter
+from gpuctl.kueue.scene import Line
 
 _HOUR = 3600
 
@@ -26,7 +25,7 @@ def measured(line: Line) -> Hurt:
     """Raises NotKnown if it can't be told what is asked for."""
     asked, hours = 0, 0.0
     for workload in line.waiting:
-        amounts = (each.amounts for each in Waiter(workload, line).asks)
+        amounts = (each.amounts for each in line.asks(workload))
         own = sum(each for part in amounts for resource, each in part.items() if is_accelerator(resource))
         asked += own
         hours += own / ONE * line.waited(workload).total_seconds() / _HOUR
@@ -38,9 +37,8 @@ def _idle(line: Line) -> Amount:
     return sum(max(0, each) for each in rooms)
 
 
-def hurt(diagnosed: Diagnosed) -> str:
+def sentence(found: State[Hurt]) -> str:
     """The end of a sentence; empty where no accelerators are waited for, or that can't be told."""
-    found = attempt(lambda: measured(diagnosed.line))
     if not isinstance(found, Known) or not found.value.asked:
         return ""
     each = found.value

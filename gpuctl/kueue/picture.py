@@ -11,20 +11,19 @@ from typing import Any, TypeVar
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State, Unknown, attempt
-from gpuctl.kueue import hurt
-from gpuctl.kueue.backlog import Backlog, backlog
+from gpuctl.kueue.backlog import Backlog
 from gpuctl.kueue.causes.cause import Cause
 from gpuctl.kueue.causes.diagnosis import Diagnosed
+from gpuctl.kueue.hurt import Hurt
 from gpuctl.kueue.objects import Workload
 from gpuctl.kueue.quantities import Amount, is_accelerator, shown, total
 from gpuctl.kueue.queue_facts import causes_of_waiting
 from gpuctl.kueue.quota import NOTHING, Cell, Member, Tree, cells
 from gpuctl.kueue.relief import relief
-from gpuctl.kueue.scene import Line, Waiter, active
+from gpuctl.kueue.scene import HOURS, Line, active
 from gpuctl.kueue.standing import Standing, standing
 
 T = TypeVar("T")
-HOURS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +93,16 @@ class QueuePicture:
     past: Backlog
     cells: tuple[CellPicture, ...] | None
     causes: tuple[CausePicture, ...]
-    waiting: tuple[WaiterPicture, ...]
+    diagnosed: Diagnosed
     tree: tuple[MemberPicture, ...] | None
-    hurt: hurt.Hurt | None
+    hurt: Hurt | None
     unknown: tuple[str, ...]
     now: datetime
+
+    @property
+    def waiting(self) -> tuple[WaiterPicture, ...]:
+        """The line, from its head."""
+        return tuple(_waiter(each, self.diagnosed) for each in self.diagnosed.line.waiting)
 
     @property
     def cause(self) -> str:
@@ -133,12 +137,12 @@ def picture(diagnosed: Diagnosed) -> QueuePicture:
         admitted=sum(1 for each in line.holding if standing(each) is Standing.ADMITTED),
         reserving=len(line.holding),
         created=line.queue.metadata.creation_timestamp,
-        past=backlog(line.everyone, line.scene.now, HOURS),
+        past=line.past,
         cells=_known(lambda: tuple(_cells(line.tree, line.tree.queue(line.name), cells(line.queue)))),
         causes=tuple(_causes(diagnosed)),
-        waiting=tuple(_waiter(each, diagnosed) for each in line.waiting),
+        diagnosed=diagnosed,
         tree=_known(lambda: tuple(_tree(line))),
-        hurt=_known(lambda: hurt.measured(line)),
+        hurt=diagnosed.hurt.value if isinstance(diagnosed.hurt, Known) else None,
         unknown=tuple(dict.fromkeys(str(gap) for gap in (*line.gaps, *_gaps(diagnosed)))),
         now=line.scene.now,
     )
@@ -201,7 +205,7 @@ def _change(cause: Cause, line: Line) -> str:
 
 def _waiter(workload: Workload, diagnosed: Diagnosed) -> WaiterPicture:
     state: State[Cause] = diagnosed.causes.entries[workload.ref]
-    asks = _known(lambda: total(each.amounts for each in Waiter(workload, diagnosed.line).asks))
+    asks = _known(lambda: total(each.amounts for each in diagnosed.line.asks(workload)))
     return WaiterPicture(
         namespace=workload.metadata.namespace,
         name=workload.metadata.name,

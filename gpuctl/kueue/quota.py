@@ -139,6 +139,24 @@ class Tree:
         parent = self.by_key[False, cohort].parent
         return self.root(parent) if parent else cohort
 
+    def left(self, cell: Cell) -> Mapping[str, Amount]:
+        """What queues have of a cell that neither they nor borrowers use, by queue; only where there is
+        some."""
+        if cell not in self._left:
+            found = {
+                member.name: min(
+                    self.has(member, cell) - self.reserved(member, cell), self.room(member.name, cell).free
+                )
+                for member in self.members
+                if member.is_queue and cell in member.limits
+            }
+            self._left[cell] = {name: each for name, each in found.items() if each > 0}
+        return self._left[cell]
+
+    @cached_property
+    def _left(self) -> dict[Cell, Mapping[str, Amount]]:
+        return {}
+
     def without(self, names: Collection[str]) -> Tree:
         """The tree that Kueue reckons with: inactive queues lend nothing."""
         return Tree(tuple(each for each in self.members if not (each.is_queue and each.name in names)))

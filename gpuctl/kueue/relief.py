@@ -97,15 +97,5 @@ def _with(tree: Tree, queue: str, cell: Cell, limits: Limits) -> Tree:
 def _free(line: Line, cell: Cell) -> Iterator[tuple[str, Amount]]:
     """Queues that have some of their own left which nobody has borrowed, those with most first; three of
     them."""
-    tree = line.tree
-    left = {
-        member.name: min(
-            tree.has(member, cell) - tree.reserved(member, cell), tree.room(member.name, cell).free
-        )
-        for member in tree.members
-        if member.is_queue and member.name != line.name and cell in member.limits
-    }
-    free = sorted(
-        ((name, each) for name, each in left.items() if each > 0), key=lambda item: (-item[1], item[0])
-    )
-    yield from free[:3]
+    free = [(name, each) for name, each in line.tree.left(cell).items() if name != line.name]
+    yield from sorted(free, key=lambda item: (-item[1], item[0]))[:3]

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+import msgspec
+
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import Condition, Namespace
 from gpuctl.facts.selectors import selects
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
 from gpuctl.kueue import quota
+from gpuctl.kueue.backlog import Backlog, backlog
 from gpuctl.kueue.fit import Obstacle, Search
 from gpuctl.kueue.objects import (
     AdmissionCheck,
@@ -26,6 +29,8 @@ from gpuctl.kueue.quota import Cell, Tree
 from gpuctl.kueue.requests import Ask, asked
 from gpuctl.kueue.settings import Settings
 from gpuctl.kueue.standing import Standing, age, standing, verdict, waiting_since
+
+HOURS = 6  # of the past that a line is shown for
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,22 @@ class Line:
         return self.waiting[0] if self.waiting else None
 
     @cached_property
+    def past(self) -> Backlog:
+        """How it came about, as far as its Workloads still exist."""
+        return backlog(self.everyone, self.scene.now, HOURS)
+
+    def asks(self, workload: Workload) -> tuple[Ask, ...]:
+        """What a Workload asks for, pod set by pod set. Equal ones are counted once. Raises NotKnown."""
+        shape = shape_of(workload)
+        if shape not in self._asks:
+            self._asks[shape] = asked(workload, self.scene.settings)
+        return self._asks[shape]
+
+    @cached_property
+    def _asks(self) -> dict[bytes, tuple[Ask, ...]]:
+        return {}
+
+    @cached_property
     def at_most(self) -> Search:
         """A search in an empty cluster."""
         return self._search(self.tree, now=False)
@@ -187,6 +208,11 @@ class Line:
         return Search(self.queue, self.scene.flavor, room, undeclared)
 
 
+def shape_of(workload: Workload) -> bytes:
+    """The same for Workloads that ask for the same, for pods that may run in the same places."""
+    return msgspec.json.encode((workload.spec.pod_sets, workload.status.resource_requests))
+
+
 @dataclass(frozen=True)
 class Waiter:
     """A Workload that waits, in its line."""
@@ -202,7 +228,7 @@ class Waiter:
     @cached_property
     def asks(self) -> tuple[Ask, ...]:
         """What it asks for, pod set by pod set."""
-        return asked(self.workload, self.line.scene.settings)
+        return self.line.asks(self.workload)
 
     @cached_property
     def never(self) -> tuple[Obstacle, ...]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 
-import msgspec
-
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State, attempt
 from gpuctl.kueue.causes import (
@@ -30,8 +28,9 @@ from gpuctl.kueue.causes import (
     unexplained,
 )
 from gpuctl.kueue.causes.cause import Cause, Trouble
+from gpuctl.kueue.hurt import Hurt, measured
 from gpuctl.kueue.objects import Workload
-from gpuctl.kueue.scene import Line, Waiter
+from gpuctl.kueue.scene import Line, Waiter, shape_of
 
 IN_ORDER: tuple[Callable[[Waiter], Cause | None], ...] = (
     inactive.cause,
@@ -124,6 +123,11 @@ class Diagnosed:
         ordered = sorted(members, key=self.line.waited, reverse=True)
         return Group(self.causes[ordered[0].ref], self.line, tuple(ordered))
 
+    @cached_property
+    def hurt(self) -> State[Hurt]:
+        """How much is waited for."""
+        return attempt(partial(measured, self.line))
+
     def groups_of(self, *troubles: Trouble) -> tuple[Group, ...]:
         """The groups with one of these causes."""
         return tuple(each for each in self.groups if each.cause.trouble in troubles)
@@ -138,9 +142,5 @@ def _likeness(workload: Workload, line: Line) -> Hashable:
         workload is line.head,
         requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > line.scene.now,
         Waiter(workload, line).message,
-        _shape(workload),
+        shape_of(workload),
     )
-
-
-def _shape(workload: Workload) -> Hashable:
-    return msgspec.json.encode((workload.spec.pod_sets, workload.status.resource_requests))
