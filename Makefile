@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-cluster cluster cluster-down lint lock schema examples sessions clean
+.PHONY: demo test test-cluster test-api-faults cluster cluster-down lint lock schema examples sessions clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gpuctl check --from examples/degraded --fail-on never
@@ -16,7 +16,12 @@ test: $(VENV)/.dev
 
 test-cluster: $(VENV)/.dev
 	$(BIN)/python -m tests.cluster.bed build
-	$(BIN)/pytest -m cluster tests/cluster
+	$(BIN)/pytest -m "cluster and not api_faults" tests/cluster
+
+# Every request of a check with every fault of an API server: takes long; compares docs/api-faults.md.
+test-api-faults: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.bed build
+	$(BIN)/pytest -m api_faults tests/cluster
 
 cluster: $(VENV)/.dev
 	@$(BIN)/python -m tests.cluster.bed up
