@@ -20,6 +20,9 @@ def draw_short(report: AuditReport, on: Canvas) -> None:
     _print(Text(words.source(report)), on)
     for _check, assertion in walk.assertions(report):
         _draw_assertion(assertion, on)
+    for notice in report.notices:
+        if notice.state == "expired":  # of the others a chat need not know
+            _print(on.sign("warning").append(words.notice(notice)), on)
     _print(Text(summary(report), style="bold"), on)
 
 
