@@ -16,7 +16,7 @@ from gpuctl.kueue.placement import barring_taints, stands_for
 from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
 from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator
 from gpuctl.kueue.quota import limits, reserved
-from gpuctl.kueue.scene import Line, Scene
+from gpuctl.kueue.scene import Line, Scene, told
 
 # Labels by which something is asked of a node; what it has is told by others.
 DESIRES: Mapping[str, str] = {
@@ -66,7 +66,7 @@ class Footing:
     @cached_property
     def nodes(self) -> tuple[ResourceNode, ...]:
         """The nodes that bear its labels."""
-        return tuple(each for each in value(self.ground.nodes) if stands_for(self.flavor, each))
+        return tuple(each for each in told(self.ground.nodes, "nodes") if stands_for(self.flavor, each))
 
     @property
     def usable(self) -> tuple[ResourceNode, ...]:
@@ -96,7 +96,7 @@ class Footing:
         """Raises NotKnown if more may be promised than could be read."""
         cohorts = self.scene.written.cohorts
         if not isinstance(cohorts, Inapplicable):
-            for _ in value(cohorts):
+            for _ in told(cohorts, "Cohorts"):
                 pass
 
     def reserved(self, resource: str) -> Amount:
@@ -106,7 +106,7 @@ class Footing:
 
     def offered(self, resource: str, nodes: Iterable[ResourceNode]) -> Amount:
         """What nodes offer of a resource that Kueue counts, in Kueue's units. Raises NotKnown."""
-        settings = value(self.scene.settings)
+        settings = told(self.scene.settings, "the manager's configuration")
         worth = dict(_worths(resource, self.scene))
         found = 0
         for node in nodes:
@@ -135,7 +135,7 @@ class Footing:
 
 
 def _worths(resource: str, scene: Scene) -> Iterator[tuple[str, Amount]]:
-    for each in value(scene.settings).transformations:
+    for each in told(scene.settings, "the manager's configuration").transformations:
         for output, worth in each.outputs:
             if output == resource:
                 if each.multiplied_by:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State, Unknown, attempt
-from gpuctl.kueue.backlog import Backlog
+from gpuctl.kueue.backlog import Backlog, backlog
 from gpuctl.kueue.causes.cause import Cause
 from gpuctl.kueue.causes.diagnosis import Diagnosed
 from gpuctl.kueue.hurt import Hurt
@@ -79,6 +79,15 @@ class MemberPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalQueuePicture:
+    """The part of a line that came in by one LocalQueue."""
+
+    namespace: str
+    name: str
+    past: Backlog
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePicture:
     """A ClusterQueue. `unknown` tells what of it could not be read."""
 
@@ -103,6 +112,18 @@ class QueuePicture:
     def waiting(self) -> tuple[WaiterPicture, ...]:
         """The line, from its head."""
         return tuple(_waiter(each, self.diagnosed) for each in self.diagnosed.line.waiting)
+
+    @property
+    def local_queues(self) -> tuple[LocalQueuePicture, ...]:
+        """Where its Workloads came in, those with the oldest wait first."""
+        line, found = self.diagnosed.line, dict[tuple[str, str], list[Workload]]()
+        for each in line.everyone:
+            found.setdefault((each.metadata.namespace, each.spec.queue_name), []).append(each)
+        drawn = (
+            LocalQueuePicture(namespace, name, backlog(members, line.scene.now, HOURS))
+            for (namespace, name), members in found.items()
+        )
+        return tuple(sorted(drawn, key=lambda each: (-each.past.oldest, each.namespace, each.name)))
 
     @property
     def cause(self) -> str:
@@ -264,6 +285,7 @@ def learned(queue: QueuePicture, *, whole: bool = False) -> Mapping[str, Any]:
         "unknown": list(queue.unknown),
     }
     if whole:
+        told["localQueues"] = [_local(each) for each in queue.local_queues]
         told["waiting"] = [_waiting(number, each) for number, each in enumerate(queue.waiting)]
     return told
 
@@ -272,6 +294,17 @@ def _cell(cell: CellPicture) -> Mapping[str, str]:
     parts = ("nominal", "used", "borrowed", "lent", "free", "most")
     told = {part: shown(getattr(cell, part), cell.resource) for part in parts}
     return {"flavor": cell.flavor, "resource": cell.resource, **told}
+
+
+def _local(each: LocalQueuePicture) -> Mapping[str, Any]:
+    return {
+        "namespace": each.namespace,
+        "name": each.name,
+        "pending": each.past.waiting,
+        "oldestWaitSeconds": int(each.past.oldest.total_seconds()),
+        "lastAdmission": each.past.last_admission,
+        "backlog": {"hours": HOURS, "waiting": list(each.past.line)},
+    }
 
 
 def _waiting(number: int, each: WaiterPicture) -> Mapping[str, Any]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, State, value
+from gpuctl.facts.state import Each, State
 from gpuctl.kueue.objects import GROUP, Job, PlacedPod, Workload
 from gpuctl.kueue.quantities import Amount
 from gpuctl.kueue.requests import of_pod
+from gpuctl.kueue.scene import told
 
 _WORKLOAD = f"{GROUP}/workload"
 _MARKS = (f"{GROUP}/managed", f"{GROUP}/queue-name", f"{GROUP}/podset")
@@ -38,12 +39,12 @@ class Owned:
     @cached_property
     def alive(self) -> tuple[PlacedPod, ...]:
         """Every pod that takes something or waits to."""
-        return tuple(each for each in value(self.pods) if not each.over)
+        return tuple(each for each in told(self.pods, "pods") if not each.over)
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], list[PlacedPod]]:
         found: dict[tuple[str, str], list[PlacedPod]] = {}
-        for pod in value(self.pods):
+        for pod in told(self.pods, "pods"):
             name = pod.metadata.annotations.get(_WORKLOAD)
             if name:
                 found.setdefault((pod.metadata.namespace, name), []).append(pod)
@@ -52,7 +53,7 @@ class Owned:
     @cached_property
     def _by_uid(self) -> Mapping[str, list[PlacedPod]]:
         found: dict[str, list[PlacedPod]] = {}
-        for pod in value(self.pods):
+        for pod in told(self.pods, "pods"):
             for uid in filter(None, self._uids(pod)):
                 found.setdefault(uid, []).append(pod)
         return found
@@ -68,7 +69,7 @@ class Owned:
     def _owners_of_jobs(self) -> Mapping[str, tuple[str, ...]]:
         return {
             job.metadata.uid: tuple(owner.uid for owner in job.metadata.owner_references)
-            for job in value(self.jobs)
+            for job in told(self.jobs, "Jobs")
         }
 
 

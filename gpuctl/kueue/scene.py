@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ from gpuctl.kueue.requests import Ask, asked
 from gpuctl.kueue.settings import Settings
 from gpuctl.kueue.standing import Standing, age, standing, verdict, waiting_since
 
+T = TypeVar("T")
 HOURS = 6  # of the past that a line is shown for
 
 
@@ -81,11 +83,11 @@ class Scene:
 
     def flavor(self, name: str) -> ResourceFlavor | None:
         """A flavor; None if it is known not to exist."""
-        return value(self.written.flavors).get(Ref(ResourceFlavor.of, name))
+        return told(self.written.flavors, "ResourceFlavors").get(Ref(ResourceFlavor.of, name))
 
     def namespace(self, name: str) -> Namespace | None:
         """A namespace; None if it is known not to exist."""
-        return value(self.namespaces).get(Ref(Namespace.of, name))
+        return told(self.namespaces, "namespaces").get(Ref(Namespace.of, name))
 
     def selected(self, queue: ClusterQueue, namespace: str) -> bool:
         """Whether a queue takes Workloads of a namespace. Without a selector it takes none."""
@@ -97,9 +99,16 @@ class Scene:
         return selects(selector, labels)
 
 
+def told(state: State[T], what: str) -> T:
+    """The value of a part. Raises NotKnown with the part's name, so that a person sees what was missing."""
+    if isinstance(state, Unknown):
+        raise NotKnown(Unknown(state.reason, f"{what}: {state.message}", what))
+    return value(state)
+
+
 def _or_none(state: State[Each[Ref, Cohort]]) -> Iterable[Cohort]:
     """Old releases have no cohorts of their own."""
-    return () if isinstance(state, Inapplicable) else value(state)
+    return () if isinstance(state, Inapplicable) else told(state, "Cohorts")
 
 
 def _lending_all(member: quota.Member) -> quota.Member:

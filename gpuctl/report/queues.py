@@ -79,6 +79,7 @@ def draw_queue(queue: QueuePicture, on: Canvas) -> None:
     _draw_past(queue, on)
     _draw_quota(queue, on)
     _draw_causes(queue, on)
+    _draw_local_queues(queue, on)
     _draw_line(queue, on)
     for gap in queue.unknown:
         on.line(on.sign("unknown").append(plain(gap)))
@@ -165,6 +166,36 @@ def _draw_causes(queue: QueuePicture, on: Canvas) -> None:
             f"{each.hours:.1f} GPU-hours waited so far (estimate)",
             indent=2,
         )
+
+
+def _draw_local_queues(queue: QueuePicture, on: Canvas) -> None:
+    if not queue.local_queues:
+        return
+    on.line("")
+    rows = [
+        [
+            each.namespace,
+            each.name,
+            str(each.past.waiting),
+            span(each.past.oldest) if each.past.waiting else "-",
+            spark(each.past.line, on),
+            str(each.past.arrived),
+            str(each.past.admitted),
+            _ago(each.past.last_admission, queue.now) if each.past.last_admission else "-",
+        ]
+        for each in queue.local_queues[: None if on.verbose else WAITING]
+    ]
+    headers = (
+        "NAMESPACE",
+        "LOCALQUEUE",
+        "PENDING",
+        "OLDEST",
+        "TREND 6H",
+        "CAME",
+        "GOT QUOTA",
+        "LAST ADMISSION",
+    )
+    print_table(on.console, headers, rows)
 
 
 def _draw_line(queue: QueuePicture, on: Canvas) -> None:

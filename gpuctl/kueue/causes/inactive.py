@@ -14,7 +14,7 @@ from gpuctl.facts.state import Inapplicable, State, value
 from gpuctl.kueue.causes.cause import Cause, Trouble
 from gpuctl.kueue.messages import Saying, sayings
 from gpuctl.kueue.objects import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor, Topology
-from gpuctl.kueue.scene import Scene, Waiter, active
+from gpuctl.kueue.scene import Scene, Waiter, active, told
 
 
 class Why(StrEnum):
@@ -67,7 +67,7 @@ def _flavors(queue: ClusterQueue, scene: Scene) -> Iterator[Inactivity]:
 def _checks(queue: ClusterQueue, scene: Scene) -> Iterator[Inactivity]:
     for rule in queue.checks:
         ref = Ref(AdmissionCheck.of, rule.name)
-        found = value(scene.written.checks).get(ref)
+        found = told(scene.written.checks, "AdmissionChecks").get(ref)
         if found is None:
             yield Inactivity(Why.CHECK, ref)
         elif any(each.type == "Active" and each.status == "False" for each in found.status.conditions):
