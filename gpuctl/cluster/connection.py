@@ -125,7 +125,7 @@ class Connection:
         try:
             return websocket.create_connection(
                 f"ws{session.server.removeprefix('http')}{path}",
-                timeout=max(0.001, min(deadline.left, CONNECT_SECONDS)),
+                timeout=max(0.001, deadline.left),  # the kubelet behind the server may be slow to take it
                 header=[f"{name}: {text}" for name, text in headers.iteritems()],
                 subprotocols=[protocol],
                 sslopt={"context": session.pool.connection_pool_kw.get("ssl_context")},

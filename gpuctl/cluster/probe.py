@@ -29,6 +29,8 @@ from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
 from gpuctl.nvidia.output import Trouble, classified
 
 AT_ONCE: Final = 100
+PAUSE: Final = 0.5  # seconds before a way that broke is tried again
+_PASSING: Final = frozenset({Reason.SERVER_ERROR, Reason.UNREACHABLE})
 LISTING: Final = "nvidia-smi-L"
 EXEC: Final = tuple(Rule("", "pods/exec", verb, namespaced=True) for verb in ("create", "get"))
 MODES: Final = ("auto", "exec", "debug", "none")
@@ -233,7 +235,7 @@ class Prober:
         gaps: list[NotKnown] = []
         for place in target.places:
             try:
-                look = self._in_place(place, names, deadline)
+                look = self._in_place_again(place, names, deadline)
             except NotKnown as gap:
                 gaps.append(gap)
                 if not deadline.left:
@@ -248,6 +250,16 @@ class Prober:
         raise (
             gaps[0] if gaps else NotKnown(Unknown(Reason.NO_POD, "no pod on it has nvidia-smi", target.node))
         )
+
+    def _in_place_again(self, place: Place, names: Sequence[str], deadline: Deadline) -> _Look:
+        """Once more where the way to the container broke: asking changes nothing."""
+        try:
+            return self._in_place(place, names, deadline)
+        except NotKnown as gap:
+            if _unknown(gap).reason not in _PASSING or deadline.left < PAUSE:
+                raise
+        time.sleep(PAUSE)
+        return self._in_place(place, names, deadline)
 
     def _in_place(self, place: Place, names: Sequence[str], deadline: Deadline) -> _Look:
         mark = f"gpuctl-{secrets.token_hex(8)}"
