@@ -11,11 +11,11 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, Final
 
 import msgspec
@@ -66,7 +66,7 @@ class Recorder:
     Raises CannotRecord.
     """
 
-    def __init__(self, path: Path, namespace: str = "") -> None:
+    def __init__(self, path: Path, namespace: str = "", outer: Recorder | None = None) -> None:
         if os.path.lexists(path):
             raise CannotRecord(f"{path} exists already; a snapshot never overwrites anything")
         try:
@@ -76,6 +76,9 @@ class Recorder:
         self._path = path
         self._namespace = namespace
         self._lock = Lock()
+        self._files = RLock()
+        self._is_gone = False
+        self._outer = outer
         self._numbers: Counter[str] = Counter()
         self._pages: list[_Page] = []
         self._logs: set[str] = set()
@@ -150,15 +153,16 @@ class Recorder:
         if self._failure:
             return
         text = masked_text(kept())
+        meta: dict[str, Any] = {"readFrom": "start", "filtered": True, **_span(text)}
+        if cut_at is not None:
+            meta["truncatedAt"] = cut_at
         try:
-            file = self._folder / log_path(log)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-            self._logs.add(log_path(log))
-            meta: dict[str, Any] = {"readFrom": "start", "filtered": True, **_span(text)}
-            if cut_at is not None:
-                meta["truncatedAt"] = cut_at
-            (self._folder / path_about(log)).write_text(_dumped(meta), encoding="utf-8")
+            with self._writing():
+                file = self._folder / log_path(log)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+                self._logs.add(log_path(log))
+                (self._folder / path_about(log)).write_text(_dumped(meta), encoding="utf-8")
         except OSError as error:
             self._failure = error
 
@@ -183,7 +187,8 @@ class Recorder:
         if self._failure:
             return
         try:
-            recorded_commands.write(self._folder, probed)
+            with self._writing():
+                recorded_commands.write(self._folder, probed)
         except OSError as error:
             self._failure = error
 
@@ -202,7 +207,8 @@ class Recorder:
         if self._failure:
             return
         try:
-            recorded_handshakes.write(self._folder, port, handshake)
+            with self._writing():
+                recorded_handshakes.write(self._folder, port, handshake)
         except OSError as error:
             self._failure = error
 
@@ -220,8 +226,9 @@ class Recorder:
     def round(self, number: int) -> Iterator[Recorder]:
         """A later round is a snapshot of its own, inside of this one."""
         folder = self._folder / SERIES
-        folder.mkdir(exist_ok=True)
-        later = Recorder(folder / str(number), self._namespace)
+        with self._writing():
+            folder.mkdir(exist_ok=True)
+            later = Recorder(folder / str(number), self._namespace, self)
         try:
             yield later
             later.close(Source(kind="live", name=""))
@@ -233,9 +240,10 @@ class Recorder:
         if self._failure:
             return
         try:
-            file = self._folder / recorded_metrics.path(query)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(recorded_metrics.text(query, answer), encoding="utf-8")
+            with self._writing():
+                file = self._folder / recorded_metrics.path(query)
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(recorded_metrics.text(query, answer), encoding="utf-8")
         except OSError as error:
             self._failure = error
 
@@ -256,18 +264,30 @@ class Recorder:
 
     def abandon(self) -> None:
         """Takes away what was written so far; after `close` there is nothing to take."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with self._files:
+            self._is_gone = True
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Within it the folder stays. Raises OSError where it is gone: reads that were given up may still
+        end, and must not make it anew."""
+        with self._files, self._outer._writing() if self._outer else nullcontext():
+            if self._is_gone:
+                raise OSError("the record was abandoned")
+            yield
 
     def _write_page(self, kind: Kind, page: bytes) -> Path:
         with self._lock:
             self._numbers[kind.resource] += 1
             number = self._numbers[kind.resource]
         folder = self._folder / "resources" / kind.resource
-        folder.mkdir(parents=True, exist_ok=True)
         is_plain = len(page) <= PLAIN_UP_TO
         file = folder / (f"{number:03}.json" if is_plain else f"{number:03}.json.gz")
         packed = msgspec.json.format(page, indent=1) + b"\n" if is_plain else gzip.compress(page, 6, mtime=0)
-        file.write_bytes(packed)
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(packed)
         return file
 
     def _capture(self, source: Source, at: datetime) -> Capture:
