@@ -27,6 +27,7 @@ from gpuctl.cluster import (
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
 from gpuctl.cluster.capture import Capture, Scope
+from gpuctl.cluster.config_maps import united
 from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, damaged, parts
@@ -346,6 +347,8 @@ class SnapshotReader:
         readable, strange = _split(filter(keep, found), kind)
         found.clear()
         readable.sort(key=lambda item: -kind.versions.index(item.type.version))
+        if any(view.keys for view in views):
+            readable = united(readable, kind)
         collector.add(item.text for item in _drained(readable))
         for hole in (*holes, *lost):
             collector.hole(hole)

@@ -39,6 +39,12 @@ class Config(View, frozen=True):
     data: dict[str, str] = {}
 
 
+class OtherConfig(View, frozen=True):
+    of: ClassVar[Kind] = Config.of
+    keys: ClassVar[tuple[str, ...]] = ("other.yaml",)
+    data: dict[str, str] = {}
+
+
 class Secret(View, frozen=True):
     of: ClassVar[Kind] = Kind("", ("v1",), "Secret", "secrets", namespaced=True)
 
@@ -269,6 +275,23 @@ def test_several_threads_record_at_once(tmp_path):
         thread.join()
     recorder.complete(Pod.of)
     assert len(replayed(recorder, tmp_path / "snap").objects(Pod.of, "", [Pod])[0].value.entries) == 80
+
+
+@pytest.mark.parametrize("views", [(Config, OtherConfig), (OtherConfig, Config)])
+def test_two_views_of_one_config_map_have_their_keys(tmp_path, views):
+    data = {"config.yaml": "a: 1", "other.yaml": "b: 2", "third.yaml": "c: 3"}
+    recorder = Recorder(tmp_path / "snap")
+    for view in views:
+        for name in "xy":
+            metadata = {"name": name, "namespace": "a"}
+            recorder.items(view.of, "v1", [view], raw([{"metadata": metadata, "data": data}]))
+    recorder.complete(Config.of)
+    reader = replayed(recorder, tmp_path / "snap")
+    kept = {key: text for key, text in data.items() if key != "third.yaml"}
+    for view in views:
+        found = reader.named(view, [Ref(Config.of, "x", "a")]).value
+        assert [each.data for each in found] == [kept]
+    assert [each.data for each in reader.objects(Config.of, "", [Config])[0].value] == [kept, kept]
 
 
 def test_a_page_that_got_lost_is_a_gap(tmp_path):
