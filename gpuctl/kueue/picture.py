@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from gpuctl.facts.fact import given
+from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State, Unknown, attempt
 from gpuctl.kueue.backlog import Backlog, backlog
 from gpuctl.kueue.causes.cause import Cause
 from gpuctl.kueue.causes.diagnosis import Diagnosed
+from gpuctl.kueue.chain import Link, chain, first_broken
+from gpuctl.kueue.footing import Footing
 from gpuctl.kueue.hurt import Hurt
-from gpuctl.kueue.objects import Workload
+from gpuctl.kueue.objects import ResourceFlavor, Workload
 from gpuctl.kueue.quantities import Amount, is_accelerator, shown, total
-from gpuctl.kueue.queue_facts import causes_of_waiting
+from gpuctl.kueue.queue_facts import causes_of_waiting, flavors_on_the_machine
 from gpuctl.kueue.quota import NOTHING, Cell, Member, Tree, cells
 from gpuctl.kueue.relief import relief
 from gpuctl.kueue.scene import HOURS, Line, active
@@ -103,6 +105,7 @@ class QueuePicture:
     cells: tuple[CellPicture, ...] | None
     causes: tuple[CausePicture, ...]
     diagnosed: Diagnosed
+    flavors: State[Each[Ref, Footing]]
     tree: tuple[MemberPicture, ...] | None
     hurt: Hurt | None
     unknown: tuple[str, ...]
@@ -112,6 +115,18 @@ class QueuePicture:
     def waiting(self) -> tuple[WaiterPicture, ...]:
         """The line, from its head."""
         return tuple(_waiter(each, self.diagnosed) for each in self.diagnosed.line.waiting)
+
+    @property
+    def chains(self) -> tuple[tuple[Link, ...], ...]:
+        """From each flavor to the pods on it; of what people queue for, else of the first resource."""
+        known = dict(self.flavors.value.known()) if isinstance(self.flavors, Known) else {}
+        wanted = cells(self.diagnosed.line.queue)
+        told = [each for each in wanted if is_accelerator(each[1])] or wanted[:1]
+        return tuple(
+            chain(self.diagnosed.line, known[ref], resource)
+            for flavor, resource in told
+            if (ref := Ref(ResourceFlavor.of, flavor)) in known
+        )
 
     @property
     def local_queues(self) -> tuple[LocalQueuePicture, ...]:
@@ -134,10 +149,12 @@ class QueuePicture:
         return "not known" if self.pending else ""
 
 
-@given(causes_of_waiting)
-def pictures_of_queues(found: Each[Ref, Diagnosed]) -> Each[Ref, QueuePicture]:
+@given(causes_of_waiting, Maybe(flavors_on_the_machine))
+def pictures_of_queues(
+    found: Each[Ref, Diagnosed], flavors: State[Each[Ref, Footing]]
+) -> Each[Ref, QueuePicture]:
     """Every ClusterQueue."""
-    return found.map(picture)
+    return found.map(lambda each: picture(each, flavors))
 
 
 @given(pictures_of_queues)
@@ -146,7 +163,7 @@ def learned_of_queues(found: Each[Ref, QueuePicture]) -> Each[Ref, Mapping[str, 
     return found.map(learned)
 
 
-def picture(diagnosed: Diagnosed) -> QueuePicture:
+def picture(diagnosed: Diagnosed, flavors: State[Each[Ref, Footing]]) -> QueuePicture:
     """Draws up one queue; what could not be told is named, and leaves the rest."""
     line = diagnosed.line
     return QueuePicture(
@@ -162,6 +179,7 @@ def picture(diagnosed: Diagnosed) -> QueuePicture:
         cells=_known(lambda: tuple(_cells(line.tree, line.tree.queue(line.name), cells(line.queue)))),
         causes=tuple(_causes(diagnosed)),
         diagnosed=diagnosed,
+        flavors=flavors,
         tree=_known(lambda: tuple(_tree(line))),
         hurt=diagnosed.hurt.value if isinstance(diagnosed.hurt, Known) else None,
         unknown=tuple(dict.fromkeys(str(gap) for gap in (*line.gaps, *_gaps(diagnosed)))),
@@ -285,6 +303,10 @@ def learned(queue: QueuePicture, *, whole: bool = False) -> Mapping[str, Any]:
         "unknown": list(queue.unknown),
     }
     if whole:
+        told["chains"] = [
+            {"links": [each.text for each in links], "firstBroken": first_broken(links)}
+            for links in queue.chains
+        ]
         told["localQueues"] = [_local(each) for each in queue.local_queues]
         told["waiting"] = [_waiting(number, each) for number, each in enumerate(queue.waiting)]
     return told

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from gpuctl.kueue.chain import first_broken
 from gpuctl.kueue.picture import CellPicture, MemberPicture, QueuePicture, WaiterPicture, learned
 from gpuctl.kueue.quantities import shown
 from gpuctl.kueue.standing import age, span
@@ -78,6 +79,7 @@ def draw_queue(queue: QueuePicture, on: Canvas) -> None:
     on.line(Text(_title(queue), style="bold"))
     _draw_past(queue, on)
     _draw_quota(queue, on)
+    _draw_chains(queue, on)
     _draw_causes(queue, on)
     _draw_local_queues(queue, on)
     _draw_line(queue, on)
@@ -149,6 +151,20 @@ def _bar(cell: CellPicture, on: Canvas) -> Text:
 
 def _part(amount: int, whole: int) -> int:
     return max(0, min(WIDTH, round(amount * WIDTH / whole)))
+
+
+def _draw_chains(queue: QueuePicture, on: Canvas) -> None:
+    """From flavor to pods, link by link; where the first one is broken, that is said."""
+    chains = queue.chains
+    if chains:
+        on.line("")
+        on.line(Text("from flavor to pods", style="bold"))
+    arrow = " → " if _can_draw(on) else " -> "
+    for links in chains:
+        on.line(arrow.join(plain(each.text) for each in links), indent=2)
+        broken = first_broken(links)
+        if broken:
+            on.line(on.sign("error").append(f"first broken link: {plain(broken)}"), indent=4)
 
 
 def _draw_causes(queue: QueuePicture, on: Canvas) -> None:

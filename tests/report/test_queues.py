@@ -108,3 +108,20 @@ def test_strings_of_the_cluster_are_made_safe(name: str) -> None:
     for queue in pictures(world):
         text = drawn(draw_queue, queue)
         assert name not in text
+
+
+def test_the_chain_names_its_first_broken_link() -> None:
+    world = healthy()
+    (queue,) = pictures(world)
+    text = drawn(draw_queue, queue)
+    assert "ResourceFlavor h100 → gpu=h100 → 1 node → 8 nvidia.com/gpu → 8 promised in all → ClusterQueue" in text
+    assert "8 Workloads with quota, 3 waiting → 8 pods" in text
+    assert "first broken link" not in text
+    world.one("Node", "gpu-1")["metadata"]["labels"] = {}
+    (queue,) = pictures(world)
+    assert "first broken link: no node has the flavor's labels" in drawn(draw_queue, queue)
+
+
+def test_the_chain_says_what_is_not_known() -> None:
+    (queue,) = pictures(healthy(), missing={"nodes": Unknown(Reason.FORBIDDEN, "no", "nodes")})
+    assert "gpu=h100 → ? (nodes: forbidden: nodes: no)" in drawn(draw_queue, queue)
