@@ -59,7 +59,7 @@ def running_engines(engine: Engine) -> Iterator[Finding]:
         yield _wrong_arguments(engine)
         return
     failure = engine.failure
-    if failure is not None and not engine.status.ready:
+    if failure is not None and engine.fails:
         yield _failed(engine, failure)
     elif failure is None and _crashed(engine) and not engine.status.ready:
         yield _crashing(engine)

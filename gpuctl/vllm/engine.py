@@ -88,7 +88,7 @@ class Engine:
             return "worker"
         if not ran:
             return "not started"
-        if self.failure and not self.status.ready:
+        if self.fails:
             return "failed"
         return "starting" if self._starting else "serving"
 
@@ -106,6 +106,19 @@ class Engine:
             if isinstance(log, Known) and log.value.starts:
                 return log.value.starts[-1].failure
         return None
+
+    @property
+    def fails(self) -> bool:
+        """Whether its newest attempt failed. Without a readiness probe a container is ready while it runs, so
+        only a log that shows it serving says that it is well."""
+        return self.failure is not None and not (self.status.ready and self._serves)
+
+    @property
+    def _serves(self) -> bool:
+        if not isinstance(self.log, Known):
+            return True
+        start = self.log.value.start
+        return self.log.value.begins_later or (start is not None and start.ready)
 
     @property
     def told(self) -> Start:

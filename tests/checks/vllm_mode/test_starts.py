@@ -94,6 +94,15 @@ def test_an_engine_that_starts_again_after_a_failure_shows_the_failure() -> None
     assert judged(pod, written=written).one("VLM020").weight == Severity.ERROR
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_crash_loop_without_a_readiness_probe(ready: bool) -> None:
+    """Such a container is ready while it runs: between two crashes the pod looks well."""
+    again = {(CHAT, "vllm"): make.failed_log(TAKEN)}
+    assert "VLM020" in judged(make.pod(ready=ready, restarts=2), written=again).codes
+    silent = {(CHAT, "vllm"): "", (CHAT, "vllm previous"): make.failed_log(TAKEN)}
+    assert "VLM020" in judged(make.pod(ready=ready, restarts=2), written=silent).codes
+
+
 def test_capture_that_ran_out_of_memory_after_it_began() -> None:
     """#15598: the utilisation is too high, and eager for ever is no remedy."""
     begun = make.v0_log(utilization=0.98, total=44.53).partition(
