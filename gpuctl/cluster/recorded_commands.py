@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuctl.cluster.archive import Damaged, File
 from gpuctl.audit.mask import masked_text
+from gpuctl.cluster.archive import Damaged, File
 from gpuctl.facts.nodes import Output, Target, parsed
 from gpuctl.facts.state import Each, Known, Reason, State, Unknown
 

@@ -1,4 +1,4 @@
-"""Whole clusters with GPU nodes: each fault is found by its code, and the same state slightly changed is silent."""
+"""Whole clusters with GPU nodes: each fault has its code, and the same state slightly changed is silent."""
 
 from __future__ import annotations
 
@@ -102,9 +102,17 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         cluster(labelled(sliced(), mig__config__state="success")),
     ),
     "MIG002 wedged": (
-        cluster(WEDGED, written=written(40, "mig.config.state", "gpu.deploy.device-plugin"), without=frozenset({"device-plugin"})),
+        cluster(
+            WEDGED,
+            written=written(40, "mig.config.state", "gpu.deploy.device-plugin"),
+            without=frozenset({"device-plugin"}),
+        ),
         {"MIG002"},
-        cluster(WEDGED, written=written(8, "mig.config.state", "gpu.deploy.device-plugin"), without=frozenset({"device-plugin"})),
+        cluster(
+            WEDGED,
+            written=written(8, "mig.config.state", "gpu.deploy.device-plugin"),
+            without=frozenset({"device-plugin"}),
+        ),
     ),
     "MIG002 of unknown age": (
         cluster(labelled(sliced(), mig__config__state="pending", gpu__product=None)),
@@ -184,8 +192,13 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
             sliced(),
             without=frozenset({"device-plugin"}),
             extra=(
-                pod("plugin", "gpu-1", namespace=OPERATOR, labels={"app": "nvidia-device-plugin-daemonset"},
-                    env={"MIG_STRATEGY": "single"}),
+                pod(
+                    "plugin",
+                    "gpu-1",
+                    namespace=OPERATOR,
+                    labels={"app": "nvidia-device-plugin-daemonset"},
+                    env={"MIG_STRATEGY": "single"},
+                ),
             ),
         ),
         {"MIG014"},
@@ -193,8 +206,13 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
             sliced(),
             without=frozenset({"device-plugin"}),
             extra=(
-                pod("plugin", "gpu-1", namespace=OPERATOR, labels={"app": "nvidia-device-plugin-daemonset"},
-                    env={"MIG_STRATEGY": "mixed"}),
+                pod(
+                    "plugin",
+                    "gpu-1",
+                    namespace=OPERATOR,
+                    labels={"app": "nvidia-device-plugin-daemonset"},
+                    env={"MIG_STRATEGY": "mixed"},
+                ),
             ),
         ),
     ),
@@ -214,9 +232,15 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         cluster(gpu_node("gpu-1", profiles=[ME], config="with-media")),
     ),
     "MIG016 no such name": (
-        cluster(labelled(sliced(), mig__config="all-1g.12gb", mig__config__state="pending"), written=written(1, "mig.config.state")),
+        cluster(
+            labelled(sliced(), mig__config="all-1g.12gb", mig__config__state="pending"),
+            written=written(1, "mig.config.state"),
+        ),
         {"MIG016"},
-        cluster(labelled(sliced(), mig__config="all-1g.10gb", mig__config__state="pending"), written=written(1, "mig.config.state")),
+        cluster(
+            labelled(sliced(), mig__config="all-1g.10gb", mig__config__state="pending"),
+            written=written(1, "mig.config.state"),
+        ),
     ),
     "MIG017 the profile of another card": (
         cluster(gpu_node("gpu-1", profiles=[[]], config="all-1g.5gb")),
@@ -260,17 +284,21 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         cluster(
             sliced(),
             extra=(pod("infer", "gpu-1", asks={"nvidia.com/mig-1g.10gb": 1}),),
-            told={("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-infer",'
-                  '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
-                  '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'},
+            told={
+                ("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-infer",'
+                '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
+                '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'
+            },
         ),
         {"MIG022"},
         cluster(
             sliced(),
             extra=(pod("infer", "gpu-1", asks={"nvidia.com/mig-1g.10gb": 1}),),
-            told={("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-of-a-dead-pod",'
-                  '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
-                  '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'},
+            told={
+                ("gpu-1", "kubelet-devices"): '{"Data":{"PodDeviceEntries":[{"PodUID":"uid-of-a-dead-pod",'
+                '"ContainerName":"main","ResourceName":"nvidia.com/mig-1g.10gb","DeviceIDs":{"-1":["MIG-gone"]},'
+                '"AllocResp":""}],"RegisteredDevices":{}},"Checksum":1}'
+            },
         ),
     ),
     "MIG022 a resource that is gone": (
@@ -306,10 +334,18 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         cluster(
             sliced(),
             without=frozenset({"device-plugin"}),
-            extra=(operand_pod("device-plugin", "gpu-1", containerStatuses=[{"name": "nvidia-device-plugin", "ready": False, "restartCount": 12}]),),
+            extra=(
+                operand_pod(
+                    "device-plugin",
+                    "gpu-1",
+                    containerStatuses=[{"name": "nvidia-device-plugin", "ready": False, "restartCount": 12}],
+                ),
+            ),
         ),
         {"MIG030"},
-        cluster(sliced(), without=frozenset({"device-plugin"}), extra=(operand_pod("device-plugin", "gpu-1"),)),
+        cluster(
+            sliced(), without=frozenset({"device-plugin"}), extra=(operand_pod("device-plugin", "gpu-1"),)
+        ),
     ),
     "MIG031 not looked again": (
         cluster(labelled(sliced(), gfd__timestamp="1700000000"), written=written(60, "mig.config.state")),
@@ -322,11 +358,21 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         cluster(sliced(), extra=(pod("waiting", "", asks={"nvidia.com/mig-1g.10gb": 1}),)),
     ),
     "MIG033 more than it has": (
-        cluster(replace(sliced(), state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 12000}),)))),
+        cluster(
+            replace(
+                sliced(),
+                state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 12000}),)),
+            )
+        ),
         {"MIG033"},
-        cluster(replace(sliced(), state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 9984}),)))),
+        cluster(
+            replace(
+                sliced(),
+                state=replace(sliced().state, gpus=(H100.gpu(0, SEVEN, node="gpu-1", used={"9": 9984}),)),
+            )
+        ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case)
@@ -354,19 +400,28 @@ HEALTHY = {
     "not capable": cluster(gpu_node("gpu-1", model=V100, profiles=[None] * 4)),
     "time-slicing": cluster(
         offering(
-            labelled(gpu_node("gpu-1", profiles=[None] * 2), gpu__replicas="4", gpu__sharing_strategy="time-slicing",
-                     gpu__product="NVIDIA-H100-80GB-HBM3-SHARED"),
+            labelled(
+                gpu_node("gpu-1", profiles=[None] * 2),
+                gpu__replicas="4",
+                gpu__sharing_strategy="time-slicing",
+                gpu__product="NVIDIA-H100-80GB-HBM3-SHARED",
+            ),
             gpu=8,
         )
     ),
     "time-slicing, renamed": cluster(
         offering(
-            labelled(gpu_node("gpu-1", profiles=[None] * 2), gpu__replicas="8", gpu__sharing_strategy="time-slicing"),
-            gpu=0, gpu__shared=16,
+            labelled(
+                gpu_node("gpu-1", profiles=[None] * 2),
+                gpu__replicas="8",
+                gpu__sharing_strategy="time-slicing",
+            ),
+            gpu=0,
+            gpu__shared=16,
         )
     ),
     "zeros": cluster(offering(sliced(), mig_2g__20gb=0, mig_3g__40gb=0)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HEALTHY)
@@ -374,8 +429,10 @@ def test_healthy_nodes_are_silent(case: str) -> None:
     results = judgements(HEALTHY[case])
     assert messages(results.values(), info=True) == {}
     assert {result.verdict for result in results.values()} <= {
-        Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_PROVEN
-    }  # fmt: skip
+        Verdict.PASS,
+        Verdict.NOT_APPLICABLE,
+        Verdict.NOT_PROVEN,
+    }
 
 
 def test_without_a_look_into_the_node_its_hardware_is_not_proven_and_the_rest_is_judged() -> None:
@@ -461,9 +518,14 @@ def test_other_owners_are_told_and_not_judged() -> None:
 
 def test_gke_is_judged_by_its_own_rules() -> None:
     node = gpu_node("gpu-1", strategy="none", profiles=[SEVEN])
-    bare = replace(node, extra={name: None for name in node.labels if name.startswith(PREFIX)} | {
-        "cloud.google.com/gke-gpu-partition-size": "1g.10gb", "cloud.google.com/gke-accelerator": "nvidia-h100-80gb"
-    })  # fmt: skip
+    bare = replace(
+        node,
+        extra={name: None for name in node.labels if name.startswith(PREFIX)}
+        | {
+            "cloud.google.com/gke-gpu-partition-size": "1g.10gb",
+            "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+        },
+    )
     assert found(cluster(offering(bare, gpu=7))) == {}
     assert set(found(cluster(offering(bare, gpu=6)))) == {"MIG007"}
 
