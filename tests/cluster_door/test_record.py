@@ -16,10 +16,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest_mock import MockerFixture
 
 from gpuctl.audit.report import Source
 from gpuctl.cluster.record import CannotRecord, Recorder
-from gpuctl.cluster.snapshot import SnapshotReader, open_snapshot
+from gpuctl.cluster.snapshot import open_snapshot
 from gpuctl.facts.kinds import Kind, Ref, View
 from gpuctl.facts.state import Inapplicable, Known, Reason, Unknown
 from tests.memory import A_MOMENT, MemoryReader
@@ -71,7 +72,7 @@ def bare(item: Mapping[str, Any]) -> dict[str, Any]:
     return {key: part for key, part in item.items() if key not in ("apiVersion", "kind")}
 
 
-def replayed(recorder: Recorder, path: Path) -> SnapshotReader:
+def replayed(recorder: Recorder, path: Path) -> Any:
     recorder.close(SOURCE, A_MOMENT)
     return open_snapshot(path)
 
@@ -105,7 +106,7 @@ pods = st.lists(
 
 @settings(deadline=None, max_examples=40)
 @given(pods, st.sampled_from(["snap", "snap.tar.gz", "snap.tgz"]))
-def test_what_is_recorded_replays_as_it_was_read(items, name):
+def test_what_is_recorded_replays_as_it_was_read(items: list[dict[str, Any]], name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         recorder = Recorder(path)
@@ -121,7 +122,7 @@ def test_what_is_recorded_replays_as_it_was_read(items, name):
         assert (reader.source().cluster_uid, reader.source().server_version) == ("7d0c", "v1.36.3")
 
 
-def test_gaps_replay_with_their_reason(tmp_path):
+def test_gaps_replay_with_their_reason(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.missing(Pod.of, Unknown(Reason.FORBIDDEN, "no right"))
     recorder.missing(Config.of, Unknown(Reason.TIMEOUT), namespace="a", name="x")
@@ -137,7 +138,7 @@ def test_gaps_replay_with_their_reason(tmp_path):
     assert reader.served("ray.io") == Known(())
 
 
-def test_a_version_that_could_not_be_read_does_not_hurt_the_other(tmp_path):
+def test_a_version_that_could_not_be_read_does_not_hurt_the_other(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.missing(Old.of, Unknown(Reason.SERVER_ERROR, "conversion webhook failed"))
     recorder.complete(New.of)
@@ -148,7 +149,7 @@ def test_a_version_that_could_not_be_read_does_not_hurt_the_other(tmp_path):
     assert isinstance(reader.objects(New.of, "", [New])[0], Known)
 
 
-def test_not_served_replays_as_inapplicable(tmp_path):
+def test_not_served_replays_as_inapplicable(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.missing(Old.of, Unknown(Reason.NOT_SERVED, "not there"))
     assert replayed(recorder, tmp_path / "snap").objects(Old.of, "", [Old]) == [Inapplicable("not there")]
@@ -179,7 +180,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize("name", ["snap", "snap.tar.gz"])
-def test_no_planted_secret_is_in_any_byte(tmp_path, name):
+def test_no_planted_secret_is_in_any_byte(tmp_path: Path, name: str) -> None:
     recorder = Recorder(tmp_path / name)
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED[:3]))
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED))
@@ -201,7 +202,7 @@ def test_no_planted_secret_is_in_any_byte(tmp_path, name):
     assert [each.data for each in found] == [{"config.yaml": "a: 1\npassword: <masked>\n"}]
 
 
-def test_small_pages_are_readable_and_large_ones_packed(tmp_path):
+def test_small_pages_are_readable_and_large_ones_packed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED[:1]))
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED))
@@ -216,7 +217,7 @@ def test_small_pages_are_readable_and_large_ones_packed(tmp_path):
     )
 
 
-def test_the_same_archive_twice_is_the_same_bytes(tmp_path):
+def test_the_same_archive_twice_is_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.tgz", "b.tgz"):
         recorder = Recorder(tmp_path / name)
         recorder.items(Pod.of, "v1", [Pod], raw(PLANTED))
@@ -226,7 +227,7 @@ def test_the_same_archive_twice_is_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["snap", "snap.tgz"])
-def test_nothing_is_overwritten(tmp_path, name):
+def test_nothing_is_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(CannotRecord, match="exists already"):
         Recorder(tmp_path / name)
@@ -239,7 +240,7 @@ def test_nothing_is_overwritten(tmp_path, name):
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-def test_nothing_is_left_of_what_is_abandoned(tmp_path):
+def test_nothing_is_left_of_what_is_abandoned(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED))
     assert not (tmp_path / "snap").exists()
@@ -247,12 +248,14 @@ def test_nothing_is_left_of_what_is_abandoned(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
+def test_a_folder_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(CannotRecord, match="none"):
         Recorder(tmp_path / "none" / "snap")
 
 
-def test_a_failure_to_write_costs_no_reading_and_is_said_at_the_end(tmp_path, mocker):
+def test_a_failure_to_write_costs_no_reading_and_is_said_at_the_end(
+    tmp_path: Path, mocker: MockerFixture
+) -> None:
     recorder = Recorder(tmp_path / "snap")
     mocker.patch.object(Path, "write_bytes", side_effect=OSError(28, "No space left on device"))
     recorder.items(Pod.of, "v1", [Pod], raw(PLANTED[:1]))
@@ -261,7 +264,7 @@ def test_a_failure_to_write_costs_no_reading_and_is_said_at_the_end(tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_several_threads_record_at_once(tmp_path):
+def test_several_threads_record_at_once(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
 
     def read(number: int) -> None:
@@ -278,7 +281,7 @@ def test_several_threads_record_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("views", [(Config, OtherConfig), (OtherConfig, Config)])
-def test_two_views_of_one_config_map_have_their_keys(tmp_path, views):
+def test_two_views_of_one_config_map_have_their_keys(tmp_path: Path, views: tuple[type[View], ...]) -> None:
     data = {"config.yaml": "a: 1", "other.yaml": "b: 2", "third.yaml": "c: 3"}
     recorder = Recorder(tmp_path / "snap")
     for view in views:
@@ -294,7 +297,7 @@ def test_two_views_of_one_config_map_have_their_keys(tmp_path, views):
     assert [each.data for each in reader.objects(Config.of, "", [Config])[0].value] == [kept, kept]
 
 
-def test_a_page_that_got_lost_is_a_gap(tmp_path):
+def test_a_page_that_got_lost_is_a_gap(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     for name in "pq":
         recorder.items(Pod.of, "v1", [Pod], raw([a_pod(name)]))
@@ -303,11 +306,11 @@ def test_a_page_that_got_lost_is_a_gap(tmp_path):
     assert not list(reader.objects(Pod.of, "", [Pod])[0].value.gaps())
     assert reader.account.capture.objects == {"pods": 2}
     (tmp_path / "snap/resources/pods/001.json").unlink()
-    state = open_snapshot(tmp_path / "snap").objects(Pod.of, "", [Pod])[0]
+    state: Any = open_snapshot(tmp_path / "snap").objects(Pod.of, "", [Pod])[0]
     assert [gap.reason for gap in state.value.gaps()] == [Reason.MALFORMED]
 
 
-def test_what_is_withdrawn_is_not_there(tmp_path):
+def test_what_is_withdrawn_is_not_there(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     for attempt, name in ((1, "p"), (0, "q"), (2, "r"), (1, "s")):
         recorder.items(Pod.of, "v1", [Pod], raw([a_pod(name)]), attempt)
@@ -318,7 +321,7 @@ def test_what_is_withdrawn_is_not_there(tmp_path):
     assert {ref.name for ref, _ in state.value.items()} == {"q", "r"}
 
 
-def test_rounds_of_a_tenant_are_of_the_namespace(tmp_path):
+def test_rounds_of_a_tenant_are_of_the_namespace(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap", "a")
     for number in (1, 2):
         with recorder.round(number) as later:
@@ -328,7 +331,7 @@ def test_rounds_of_a_tenant_are_of_the_namespace(tmp_path):
     assert [[ref.name for ref, _ in each.items()] for each in state.value] == [["p"]]
 
 
-def test_what_is_not_json_is_a_gap(tmp_path):
+def test_what_is_not_json_is_a_gap(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.items(Pod.of, "v1", [Pod], [*raw(PLANTED[:1]), msgspec.Raw(b"{")])
     reader = replayed(recorder, tmp_path / "snap")

@@ -8,7 +8,7 @@ import json
 import os
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,9 +18,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuctl.cluster.archive import Limits
+from gpuctl.cluster.archive import LIMITS, Limits
 from gpuctl.cluster.documents import Damage, Object, json_pieces, yaml_pieces
-from gpuctl.cluster.snapshot import BadSnapshot, SnapshotReader, open_snapshot
+from gpuctl.cluster.snapshot import BadSnapshot
+from gpuctl.cluster.snapshot import open_snapshot as opened
 from gpuctl.facts.kinds import Attempt, Kind, Ref, View
 from gpuctl.facts.state import Inapplicable, Known, Reason, Unknown
 
@@ -85,13 +86,18 @@ def write(folder: Path, name: str, content: object) -> Path:
     return path
 
 
-def a_snapshot(folder: Path, *items: Mapping[str, Any], **capture: Any) -> SnapshotReader:
+def a_snapshot(folder: Path, *items: Mapping[str, Any], **capture: Any) -> Any:
     write(folder, "capture.yaml", yaml.safe_dump({**CAPTURE, **capture}))
     write(folder, "resources/all.json", a_list(*items))
     return open_snapshot(folder)
 
 
-def pods(reader: SnapshotReader, labels: str = "") -> Any:
+def open_snapshot(path: Path, limits: Limits = LIMITS, namespace: str = "") -> Any:
+    """A reader whose answers are looked into without telling their states apart first."""
+    return opened(path, limits, namespace)
+
+
+def pods(reader: Any, labels: str = "") -> Any:
     return reader.objects(Pod.of, labels, [Pod])[0]
 
 
@@ -108,13 +114,13 @@ def reason(state: Any) -> Reason:
 # What a record with capture.yaml answers for
 
 
-def test_a_complete_kind_is_known_and_what_is_absent_is_absent(tmp_path):
+def test_a_complete_kind_is_known_and_what_is_absent_is_absent(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, complete=["pods"])
     assert names(pods(reader)) == {"llm-0"}
     assert names(reader.named(Pod, [Ref(Pod.of, "x", "serving")])) == set()
 
 
-def test_a_kind_that_is_not_complete_is_not_asked_though_some_objects_are_there(tmp_path):
+def test_a_kind_that_is_not_complete_is_not_asked_though_some_objects_are_there(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD)
     assert reason(pods(reader)) is Reason.NOT_ASKED
     here, gone = Ref(Pod.of, "llm-0", "serving"), Ref(Pod.of, "x", "serving")
@@ -124,26 +130,26 @@ def test_a_kind_that_is_not_complete_is_not_asked_though_some_objects_are_there(
     assert reason(found.value.entries[gone]) is Reason.NOT_ASKED
 
 
-def test_everything_complete_leaves_secrets_out(tmp_path):
+def test_everything_complete_leaves_secrets_out(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, complete=["*"])
     assert names(reader.objects(Node.of, "", [Node])[0]) == set()
     assert reason(reader.objects(Secret.of, "", [Secret])[0]) is Reason.NOT_ASKED
 
 
-def test_missing_gives_its_reason_and_message(tmp_path):
+def test_missing_gives_its_reason_and_message(tmp_path: Path) -> None:
     gap = {"resource": "pods", "reason": "forbidden", "message": "no right"}
     state = pods(a_snapshot(tmp_path, complete=["*"], missing=[gap]))
     assert reason(state) is Reason.FORBIDDEN
     assert "no right" in str(state)
 
 
-def test_a_list_that_broke_off_gives_what_came_before_and_a_hole(tmp_path):
+def test_a_list_that_broke_off_gives_what_came_before_and_a_hole(tmp_path: Path) -> None:
     state = pods(a_snapshot(tmp_path, POD, missing=[{"resource": "pods", "reason": "timeout"}]))
     assert names(state) == {"llm-0"}
     assert [hole.reason for hole in state.value.holes] == [Reason.TIMEOUT]
 
 
-def test_missing_objects_and_namespaces_are_gaps_in_a_complete_list(tmp_path):
+def test_missing_objects_and_namespaces_are_gaps_in_a_complete_list(tmp_path: Path) -> None:
     missing = [
         {"resource": "pods", "namespace": "serving", "name": "gone", "reason": "timeout"},
         {"resource": "pods", "namespace": "secret", "reason": "forbidden"},
@@ -158,7 +164,7 @@ FORBIDDEN_A = {"resource": "pods", "namespace": "a", "reason": "forbidden"}
 IN_A = Ref(Pod.of, "x", "a")
 
 
-def test_what_is_missing_is_an_exception_to_what_is_complete(tmp_path):
+def test_what_is_missing_is_an_exception_to_what_is_complete(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, complete=["pods"], missing=[FORBIDDEN_A])
     assert reason(reader.named(Pod, [IN_A]).value.entries[IN_A]) is Reason.FORBIDDEN
     assert [gap.reason for gap in reader.within(Pod, ["a"]).value.gaps()] == [Reason.FORBIDDEN]
@@ -168,7 +174,7 @@ def test_what_is_missing_is_an_exception_to_what_is_complete(tmp_path):
 
 
 @pytest.mark.parametrize("everything", ["pods", "*"])
-def test_a_narrower_read_gave_what_a_wider_one_could_not(tmp_path, everything):
+def test_a_narrower_read_gave_what_a_wider_one_could_not(tmp_path: Path, everything: str) -> None:
     complete = [everything, {"resource": "pods", "namespace": "a", "name": "x"}]
     reader = a_snapshot(tmp_path, complete=complete, missing=[FORBIDDEN_A])
     assert names(reader.named(Pod, [IN_A])) == set()
@@ -177,7 +183,7 @@ def test_a_narrower_read_gave_what_a_wider_one_could_not(tmp_path, everything):
 
 
 @pytest.mark.parametrize("version", [{}, {"version": "v1"}])
-def test_a_missing_object_is_a_gap_in_its_namespace(tmp_path, version):
+def test_a_missing_object_is_a_gap_in_its_namespace(tmp_path: Path, version: dict[str, str]) -> None:
     missing = {"resource": "pods", "namespace": "b", "name": "x", "reason": "malformed", **version}
     reader = a_snapshot(tmp_path, complete=["pods"], missing=[missing])
     gone = Ref(Pod.of, "x", "b")
@@ -186,13 +192,13 @@ def test_a_missing_object_is_a_gap_in_its_namespace(tmp_path, version):
     assert not list(reader.within(Pod, ["a"]).value.gaps())
 
 
-def test_a_namespace_that_timed_out_in_the_only_version_is_a_gap_in_the_whole(tmp_path):
+def test_a_namespace_that_timed_out_in_the_only_version_is_a_gap_in_the_whole(tmp_path: Path) -> None:
     missing = {"resource": "pods", "namespace": "b", "version": "v1", "reason": "timeout"}
     state = pods(a_snapshot(tmp_path, POD, complete=["pods"], missing=[missing]))
     assert [gap.reason for gap in state.value.gaps()] == [Reason.TIMEOUT]
 
 
-def test_one_object_that_is_not_served_is_not_the_whole(tmp_path):
+def test_one_object_that_is_not_served_is_not_the_whole(tmp_path: Path) -> None:
     missing = {"resource": "pods", "namespace": "a", "name": "x", "reason": "not-served"}
     reader = a_snapshot(tmp_path, POD, missing=[missing])
     here, gone = Ref(Pod.of, "llm-0", "serving"), Ref(Pod.of, "y", "a")
@@ -204,7 +210,7 @@ def test_one_object_that_is_not_served_is_not_the_whole(tmp_path):
     assert isinstance(reader.named(Pod, [IN_A]), Inapplicable)
 
 
-def test_one_namespace_that_is_not_served_is_not_the_whole(tmp_path):
+def test_one_namespace_that_is_not_served_is_not_the_whole(tmp_path: Path) -> None:
     missing = {"resource": "pods", "namespace": "a", "reason": "not-served"}
     reader = a_snapshot(tmp_path, POD, complete=["pods"], missing=[missing])
     both = reader.within(Pod, ["serving", "a"])
@@ -213,7 +219,7 @@ def test_one_namespace_that_is_not_served_is_not_the_whole(tmp_path):
     assert isinstance(reader.within(Pod, ["a"]), Inapplicable)
 
 
-def test_an_object_without_a_name_may_be_any(tmp_path):
+def test_an_object_without_a_name_may_be_any(tmp_path: Path) -> None:
     a_snapshot(tmp_path, {"apiVersion": "v1", "kind": "Pod", "metadata": {}}, POD, complete=["*"])
     for reader in (open_snapshot(tmp_path), open_snapshot(tmp_path, namespace="a")):
         assert "without a name" in str(next(pods(reader).value.gaps()))
@@ -221,7 +227,7 @@ def test_an_object_without_a_name_may_be_any(tmp_path):
         assert reason(reader.named(Pod, [IN_A]).value.entries[IN_A]) is Reason.MALFORMED
 
 
-def test_fewer_objects_than_were_stored_are_a_gap_in_their_kind(tmp_path):
+def test_fewer_objects_than_were_stored_are_a_gap_in_their_kind(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, NODE, complete=["*"], objects={"pods": 2, "nodes": 1})
     assert [gap.message for gap in pods(reader).value.gaps()] == [
         "2 objects were stored, and 1 of them are here"
@@ -231,12 +237,12 @@ def test_fewer_objects_than_were_stored_are_a_gap_in_their_kind(tmp_path):
     assert not list(reader.objects(Node.of, "", [Node])[0].value.gaps())
 
 
-def test_not_served_is_inapplicable(tmp_path):
+def test_not_served_is_inapplicable(tmp_path: Path) -> None:
     gap = {"resource": "pods", "reason": "not-served"}
     assert isinstance(pods(a_snapshot(tmp_path, missing=[gap])), Inapplicable)
 
 
-def test_a_kind_read_in_one_version_is_known_and_the_version_that_failed_is_not(tmp_path):
+def test_a_kind_read_in_one_version_is_known_and_the_version_that_failed_is_not(tmp_path: Path) -> None:
     gap = {
         "resource": f"localqueues.{GROUP}",
         "version": "v1beta1",
@@ -249,7 +255,7 @@ def test_a_kind_read_in_one_version_is_known_and_the_version_that_failed_is_not(
     assert reason(reader.objects(OldQueue.of, "", [OldQueue])[0]) is Reason.SERVER_ERROR
 
 
-def test_an_object_held_only_in_a_version_not_asked_for_is_unknown(tmp_path):
+def test_an_object_held_only_in_a_version_not_asked_for_is_unknown(tmp_path: Path) -> None:
     queue = an_object(Queue.of, "main", "a")
     reader = a_snapshot(tmp_path, queue, complete=["*"])
     state = reader.objects(OldQueue.of, "", [OldQueue])[0]
@@ -257,20 +263,20 @@ def test_an_object_held_only_in_a_version_not_asked_for_is_unknown(tmp_path):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_one_object_in_two_versions_the_preferred_one_counts(tmp_path, order):
+def test_of_one_object_in_two_versions_the_preferred_one_counts(tmp_path: Path, order: int) -> None:
     both = [an_object(Queue.of, "q", "a", version=v, spec={"v": v}) for v in ("v1beta2", "v1beta1")]
     reader = a_snapshot(tmp_path, *both[::order], complete=["*"])
     state = reader.objects(Queue.of, "", [Queue])[0]
     assert [queue.spec["v"] for queue in state.value] == ["v1beta2"]
 
 
-def test_labels_choose(tmp_path):
+def test_labels_choose(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, OTHER_POD, complete=["pods"])
     assert names(pods(reader, "app=vllm")) == {"llm-0"}
     assert names(pods(reader, "app!=vllm")) == {"job-1"}
 
 
-def test_narrow_reads_answer_for_as_much_as_they_covered(tmp_path):
+def test_narrow_reads_answer_for_as_much_as_they_covered(tmp_path: Path) -> None:
     scopes = [
         {"resource": "pods", "namespace": "serving"},
         {"resource": "pods", "labels": "app=vllm"},
@@ -287,7 +293,7 @@ def test_narrow_reads_answer_for_as_much_as_they_covered(tmp_path):
     )
 
 
-def test_within_gives_the_objects_of_the_namespaces(tmp_path):
+def test_within_gives_the_objects_of_the_namespaces(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, POD, OTHER_POD, complete=["pods"])
     assert names(reader.within(Pod, ["batch"])) == {"job-1"}
 
@@ -295,14 +301,14 @@ def test_within_gives_the_objects_of_the_namespaces(tmp_path):
 # API groups
 
 
-def test_served_says_what_is_not_there(tmp_path):
+def test_served_says_what_is_not_there(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, served={"apps": ["v1"]}, complete=["*"])
     assert reader.served(GROUP) == Known(())
     assert isinstance(reader.objects(Queue.of, "", [Queue])[0], Inapplicable)
     assert isinstance(pods(reader), Known)  # the core group is always served
 
 
-def test_served_keeps_discoverys_order(tmp_path):
+def test_served_keeps_discoverys_order(tmp_path: Path) -> None:
     reader = a_snapshot(tmp_path, served={GROUP: ["v1beta2", "v1beta1"]})
     assert reader.served(GROUP) == Known(("v1beta2", "v1beta1"))
 
@@ -317,7 +323,7 @@ def a_crd(group: str, *versions: str) -> dict[str, Any]:
     }
 
 
-def test_without_served_the_crds_tell(tmp_path):
+def test_without_served_the_crds_tell(tmp_path: Path) -> None:
     crd = a_crd(GROUP, "v1alpha1", "v1beta1", "v1beta2")
     reader = a_snapshot(tmp_path, crd, complete=["customresourcedefinitions.apiextensions.k8s.io"])
     assert reader.served(GROUP) == Known(("v1beta2", "v1beta1"))
@@ -325,31 +331,31 @@ def test_without_served_the_crds_tell(tmp_path):
     assert reason(reader.objects(Queue.of, "", [Queue])[0]) is Reason.NOT_ASKED
 
 
-def test_without_served_and_crds_nothing_is_known_of_a_group(tmp_path):
+def test_without_served_and_crds_nothing_is_known_of_a_group(tmp_path: Path) -> None:
     assert reason(a_snapshot(tmp_path, POD, complete=["pods"]).served(GROUP)) is Reason.NOT_ASKED
 
 
 # What a colleague mails
 
 
-def test_without_capture_the_kinds_that_appear_are_known(tmp_path):
+def test_without_capture_the_kinds_that_appear_are_known(tmp_path: Path) -> None:
     write(tmp_path, "deep/er/x.json", a_list(POD, NODE))
     reader = open_snapshot(tmp_path)
     assert names(pods(reader)) == {"llm-0"}
     assert reason(reader.objects(Queue.of, "", [Queue])[0]) is Reason.NOT_ASKED
 
 
-def test_an_empty_list_of_a_kind_says_that_there_are_none(tmp_path):
+def test_an_empty_list_of_a_kind_says_that_there_are_none(tmp_path: Path) -> None:
     write(tmp_path, "x.json", {"apiVersion": "v1", "kind": "PodList", "items": []})
     assert names(pods(open_snapshot(tmp_path))) == set()
 
 
-def test_a_kind_of_the_same_name_in_another_group_does_not_appear(tmp_path):
+def test_a_kind_of_the_same_name_in_another_group_does_not_appear(tmp_path: Path) -> None:
     write(tmp_path, "x.yaml", "apiVersion: example.com/v1\nkind: Pod\nmetadata: {name: x}\n")
     assert reason(pods(open_snapshot(tmp_path))) is Reason.NOT_ASKED
 
 
-def test_now_is_the_newest_time_at_which_something_happened(tmp_path):
+def test_now_is_the_newest_time_at_which_something_happened(tmp_path: Path) -> None:
     certificate = {"annotations": {"certificate-not-after": "2036-01-01T00:00:00Z"}}
     fields = {"managedFields": [{"manager": "kubelet", "time": "2026-05-06T07:08:09Z"}]}
     write(tmp_path, "x.json", a_list(NODE, an_object(Pod.of, "p", "a", metadata={**certificate, **fields})))
@@ -358,13 +364,13 @@ def test_now_is_the_newest_time_at_which_something_happened(tmp_path):
     assert "2026-05-06T07:08:09Z, the newest time in it" in reader.notes[0]
 
 
-def test_without_any_time_now_is_when_the_file_was_written(tmp_path):
+def test_without_any_time_now_is_when_the_file_was_written(tmp_path: Path) -> None:
     path = write(tmp_path, "x.json", POD)
     os.utime(path, (1_800_000_000, 1_800_000_000))
     assert open_snapshot(path).now == datetime.fromtimestamp(1_800_000_000, UTC)
 
 
-def test_the_source_of_a_snapshot(tmp_path):
+def test_the_source_of_a_snapshot(tmp_path: Path) -> None:
     source = a_snapshot(tmp_path, POD).source()
     assert (source.kind, source.cluster_uid, source.server_version) == ("snapshot", "7d0c", "v1.36.3")
     assert source.captured_at == datetime(2026, 11, 30, 10, tzinfo=UTC)
@@ -386,7 +392,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_every_way_of_writing_objects_down(tmp_path, name):
+def test_every_way_of_writing_objects_down(tmp_path: Path, name: str) -> None:
     reader = open_snapshot(write(tmp_path, name, SHAPES[name]))
     assert names(pods(reader)) == {"llm-0"}
     node = next(iter(reader.objects(Node.of, "", [Node])[0].value))
@@ -394,7 +400,7 @@ def test_every_way_of_writing_objects_down(tmp_path, name):
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
-def test_items_of_a_typed_list_may_leave_their_kind_to_it(tmp_path, dump):
+def test_items_of_a_typed_list_may_leave_their_kind_to_it(tmp_path: Path, dump: Callable[[Any], str]) -> None:
     item = {"metadata": POD["metadata"]}
     write(tmp_path, "x.yaml", dump({"apiVersion": "v1", "kind": "PodList", "items": [item]}))
     assert names(pods(open_snapshot(tmp_path))) == {"llm-0"}
@@ -408,12 +414,12 @@ def an_archive(folder: Path) -> Path:
     return path
 
 
-def test_an_archive_with_one_folder_around_everything(tmp_path):
+def test_an_archive_with_one_folder_around_everything(tmp_path: Path) -> None:
     a_snapshot(tmp_path / "snap", POD, complete=["pods"])
     assert names(pods(open_snapshot(an_archive(tmp_path / "snap")))) == {"llm-0"}
 
 
-def test_several_snapshots_in_one_folder_are_refused(tmp_path):
+def test_several_snapshots_in_one_folder_are_refused(tmp_path: Path) -> None:
     a_snapshot(tmp_path / "a", POD)
     a_snapshot(tmp_path / "b", POD)
     with pytest.raises(BadSnapshot, match="several snapshots: a/, b/"):
@@ -429,7 +435,7 @@ json_values = st.recursive(
 
 @settings(deadline=None)
 @given(json_values)
-def test_json_and_yaml_of_the_same_value_are_read_alike(value):
+def test_json_and_yaml_of_the_same_value_are_read_alike(value: Any) -> None:
     item = {**POD, "spec": value}
     as_json = list(json_pieces(json.dumps(item).encode()))
     as_yaml = list(yaml_pieces(yaml.safe_dump(item).encode()))
@@ -439,7 +445,7 @@ def test_json_and_yaml_of_the_same_value_are_read_alike(value):
 
 @settings(deadline=None)
 @given(st.integers(0, 400))
-def test_text_cut_off_anywhere_is_damage_and_never_an_error(end):
+def test_text_cut_off_anywhere_is_damage_and_never_an_error(end: int) -> None:
     text = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [POD, OTHER_POD]}).encode()
     pieces = list(json_pieces(text[:end]))
     assert end >= len(text) or any(isinstance(piece, Damage) for piece in pieces)
@@ -471,7 +477,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_a_gap_in_every_kind_it_may_have_held(tmp_path, name):
+def test_a_broken_file_is_a_gap_in_every_kind_it_may_have_held(tmp_path: Path, name: str) -> None:
     write(tmp_path, f"resources/{name}", BROKEN[name])
     state = pods(a_snapshot(tmp_path, POD, complete=["*"]))
     assert names(state) == {"llm-0"}
@@ -495,7 +501,7 @@ NO_OBJECTS = {
 
 
 @pytest.mark.parametrize("name", NO_OBJECTS)
-def test_an_answer_that_holds_no_objects_is_a_gap_in_every_kind(tmp_path, name):
+def test_an_answer_that_holds_no_objects_is_a_gap_in_every_kind(tmp_path: Path, name: str) -> None:
     write(tmp_path, f"resources/{name}", NO_OBJECTS[name])
     reader = a_snapshot(tmp_path, POD, complete=["*"])
     for state in (pods(reader), reader.objects(Node.of, "", [Node])[0]):
@@ -506,13 +512,13 @@ def test_an_answer_that_holds_no_objects_is_a_gap_in_every_kind(tmp_path, name):
     assert list(pods(open_snapshot(mailed)).value.gaps())
 
 
-def test_nothing_but_an_error_is_refused_with_its_words(tmp_path):
+def test_nothing_but_an_error_is_refused_with_its_words(tmp_path: Path) -> None:
     with pytest.raises(BadSnapshot, match=r"pods\.json: a Status instead of objects \(401 Unauthorized\)"):
         open_snapshot(write(tmp_path, "pods.json", STATUS))
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
-def test_a_list_without_items_is_a_gap_in_its_kind_only(tmp_path, dump):
+def test_a_list_without_items_is_a_gap_in_its_kind_only(tmp_path: Path, dump: Callable[[Any], str]) -> None:
     write(tmp_path, "resources/x.yaml", dump({"apiVersion": "v1", "kind": "PodList", "metadata": {}}))
     reader = a_snapshot(tmp_path, NODE, complete=["*"])
     assert len(list(pods(reader).value.gaps())) == 1
@@ -524,7 +530,9 @@ class AllowList(View, frozen=True):
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
-def test_an_object_whose_kind_is_called_a_list_is_an_object(tmp_path, dump):
+def test_an_object_whose_kind_is_called_a_list_is_an_object(
+    tmp_path: Path, dump: Callable[[Any], str]
+) -> None:
     write(tmp_path, "resources/x.yaml", dump(an_object(AllowList.of, "friends")))
     reader = a_snapshot(tmp_path, complete=["*"])
     state = reader.objects(AllowList.of, "", [AllowList])[0]
@@ -532,7 +540,7 @@ def test_an_object_whose_kind_is_called_a_list_is_an_object(tmp_path, dump):
     assert not list(state.value.gaps())
 
 
-def test_lists_in_an_array_are_opened(tmp_path):
+def test_lists_in_an_array_are_opened(tmp_path: Path) -> None:
     one = {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": POD["metadata"]}]}
     write(tmp_path, "x.json", [one, a_list(OTHER_POD)])
     assert names(pods(open_snapshot(tmp_path))) == {"llm-0", "job-1"}
@@ -554,7 +562,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_some_pages_of_a_list_are_not_the_list(tmp_path, name):
+def test_some_pages_of_a_list_are_not_the_list(tmp_path: Path, name: str) -> None:
     for number, page in enumerate(PAGES[name]):
         write(tmp_path, f"resources/{number}.json", page)
     reader = a_snapshot(tmp_path, NODE, complete=["*"])
@@ -562,7 +570,7 @@ def test_some_pages_of_a_list_are_not_the_list(tmp_path, name):
     assert not list(reader.objects(Node.of, "", [Node])[0].value.gaps())
 
 
-def test_all_pages_of_a_list_are_the_list(tmp_path):
+def test_all_pages_of_a_list_are_the_list(tmp_path: Path) -> None:
     first = a_page(POD, **{"continue": "a", "remainingItemCount": 1})
     for number, page in enumerate((first, a_page(OTHER_POD))):
         write(tmp_path, f"resources/{number}.json", page)
@@ -573,12 +581,12 @@ def test_all_pages_of_a_list_are_the_list(tmp_path):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_nothing_but_a_broken_file_is_refused(tmp_path, name):
+def test_nothing_but_a_broken_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadSnapshot, match=name.removesuffix(".gz")):
         open_snapshot(write(tmp_path, name, BROKEN[name]))
 
 
-def test_a_broken_list_of_one_kind_is_a_gap_in_that_kind_only(tmp_path):
+def test_a_broken_list_of_one_kind_is_a_gap_in_that_kind_only(tmp_path: Path) -> None:
     broken = json.dumps({"kind": "NodeList", "apiVersion": "v1", "items": [NODE]})[:-5]
     write(tmp_path, "resources/a.json", broken)
     write(tmp_path, "resources/b.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: [}\n")
@@ -597,7 +605,7 @@ TWO_DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", TWO_DOCUMENTS)
-def test_a_broken_document_does_not_hide_what_came_after_it(tmp_path, name):
+def test_a_broken_document_does_not_hide_what_came_after_it(tmp_path: Path, name: str) -> None:
     write(tmp_path, "resources/x.json", TWO_DOCUMENTS[name])
     reader = a_snapshot(tmp_path, complete=["*"])
     assert list(reader.objects(Node.of, "", [Node])[0].value.gaps())
@@ -614,7 +622,9 @@ UNREAD = {
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", UNREAD)
-def test_what_cannot_be_read_by_its_name_or_is_emptied_is_a_gap_in_every_kind(tmp_path, name, packed):
+def test_what_cannot_be_read_by_its_name_or_is_emptied_is_a_gap_in_every_kind(
+    tmp_path: Path, name: str, packed: bool
+) -> None:
     write(tmp_path / "snap", f"resources/{name}", UNREAD[name])
     reader = a_snapshot(tmp_path / "snap", POD, complete=["*"])
     if packed:
@@ -625,13 +635,13 @@ def test_what_cannot_be_read_by_its_name_or_is_emptied_is_a_gap_in_every_kind(tm
 
 
 @pytest.mark.parametrize("name", ["._001.json", ".DS_Store", ".gitkeep"])
-def test_what_machines_leave_behind_is_no_gap(tmp_path, name):
+def test_what_machines_leave_behind_is_no_gap(tmp_path: Path, name: str) -> None:
     write(tmp_path, f"resources/{name}", b"\0")
     assert not list(pods(a_snapshot(tmp_path, POD, complete=["*"])).value.gaps())
 
 
 @pytest.mark.parametrize("name", ["x.JSON", "x.Json.GZ", "x.YAML"])
-def test_endings_may_be_in_capitals(tmp_path, name):
+def test_endings_may_be_in_capitals(tmp_path: Path, name: str) -> None:
     text = json.dumps(a_list(OTHER_POD)).encode()
     write(tmp_path, f"resources/{name}", gzip.compress(text) if name.endswith("GZ") else text)
     state = pods(a_snapshot(tmp_path, POD, complete=["*"]))
@@ -639,7 +649,7 @@ def test_endings_may_be_in_capitals(tmp_path, name):
     assert not list(state.value.gaps())
 
 
-def test_a_malformed_object_is_one_unknown_entry(tmp_path):
+def test_a_malformed_object_is_one_unknown_entry(tmp_path: Path) -> None:
     state = pods(
         a_snapshot(tmp_path, POD, an_object(Pod.of, "bad", "x", metadata={"labels": 3}), complete=["*"])
     )
@@ -647,7 +657,7 @@ def test_a_malformed_object_is_one_unknown_entry(tmp_path):
     assert isinstance(state.value.entries[Ref(Pod.of, "llm-0", "serving")], Known)
 
 
-def test_text_that_is_no_object_is_passed_over_in_what_a_colleague_mails(tmp_path):
+def test_text_that_is_no_object_is_passed_over_in_what_a_colleague_mails(tmp_path: Path) -> None:
     write(tmp_path, "etcd_info/status.json", {"Endpoint": "x"})
     write(tmp_path, "pods.json", a_list(POD))
     assert not list(pods(open_snapshot(tmp_path)).value.gaps())
@@ -672,33 +682,33 @@ def test_text_that_is_no_object_is_passed_over_in_what_a_colleague_mails(tmp_pat
         (b"\xff\x00bad", "capture.yaml"),
     ],
 )
-def test_a_wrong_capture_is_refused(tmp_path, text, says):
+def test_a_wrong_capture_is_refused(tmp_path: Path, text: Any, says: str) -> None:
     write(tmp_path, "capture.yaml", text)
     write(tmp_path, "resources/x.json", POD)
     with pytest.raises(BadSnapshot, match=says):
         open_snapshot(tmp_path)
 
 
-def test_empty_fields_and_times_of_people_are_fine(tmp_path):
+def test_empty_fields_and_times_of_people_are_fine(tmp_path: Path) -> None:
     head = "apiVersion: gpuctl.dev/v1\nkind: Snapshot\ncapturedAt: 2026-11-30T12:00:00+02:00\n"
     write(tmp_path, "capture.yaml", f"{head}missing:\nserved:\nnews: 1\n")
     assert open_snapshot(tmp_path).now == datetime(2026, 11, 30, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.txt", "x"])
-def test_other_files_are_refused(tmp_path, name):
+def test_other_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadSnapshot, match=name):
         open_snapshot(write(tmp_path, name, "PK"))
 
 
-def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path):
+def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none", tmp_path / "none.json", tmp_path / "none.tgz"):
         with pytest.raises(BadSnapshot, match=str(path)):
             open_snapshot(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_an_unreadable_file_is_a_gap(tmp_path):
+def test_an_unreadable_file_is_a_gap(tmp_path: Path) -> None:
     write(tmp_path, "resources/x.json", POD).chmod(0)
     assert list(pods(a_snapshot(tmp_path, POD, complete=["*"])).value.gaps())
 
@@ -734,7 +744,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("says", HOSTILE)
-def test_hostile_members_refuse_the_archive(tmp_path, says):
+def test_hostile_members_refuse_the_archive(tmp_path: Path, says: str) -> None:
     path = tarred(tmp_path / "x.tgz", *HOSTILE[says])
     with pytest.raises(BadSnapshot, match=says) as refused:
         open_snapshot(path)
@@ -753,20 +763,20 @@ def zeros(size: int) -> tuple[tarfile.TarInfo, bytes]:
         (Limits(ratio_from=2**20), "300 times"),
     ],
 )
-def test_archives_over_a_limit_are_refused(tmp_path, limits, says):
+def test_archives_over_a_limit_are_refused(tmp_path: Path, limits: Limits, says: str) -> None:
     path = tarred(tmp_path / "x.tgz", zeros(3 * 2**20))
     with pytest.raises(BadSnapshot, match=says):
         open_snapshot(path, limits)
 
 
-def test_more_files_than_the_limit_are_refused(tmp_path):
+def test_more_files_than_the_limit_are_refused(tmp_path: Path) -> None:
     for number in range(4):
         write(tmp_path, f"{number}.json", POD)
     with pytest.raises(BadSnapshot, match="more than 3 files"):
         open_snapshot(tmp_path, Limits(files=3))
 
 
-def test_a_bomb_inside_is_refused(tmp_path):
+def test_a_bomb_inside_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "x.json.gz", gzip.compress(bytes(3 * 2**20)))
     with pytest.raises(BadSnapshot, match=r"x\.json\.gz"):
         open_snapshot(tmp_path, Limits(file=2**20))
@@ -774,7 +784,7 @@ def test_a_bomb_inside_is_refused(tmp_path):
         open_snapshot(tmp_path, Limits(ratio_from=2**20))
 
 
-def test_many_bombs_inside_are_one(tmp_path):
+def test_many_bombs_inside_are_one(tmp_path: Path) -> None:
     text = json.dumps(a_list(POD)) + " " * 2**19
     for number in range(4):
         write(tmp_path, f"snap/resources/{number}.json.gz", gzip.compress(text.encode()))
@@ -784,7 +794,7 @@ def test_many_bombs_inside_are_one(tmp_path):
             open_snapshot(path, Limits(total=2**20))
 
 
-def test_a_file_that_is_read_again_is_counted_once(tmp_path):
+def test_a_file_that_is_read_again_is_counted_once(tmp_path: Path) -> None:
     write(tmp_path, "x.json.gz", gzip.compress(json.dumps(a_list(POD)).encode() + b" " * 2**19))
     reader = open_snapshot(tmp_path, Limits(total=2**20))
     for _ in range(4):
@@ -808,12 +818,12 @@ def not_archives() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("content", tuple(not_archives()), ids=range(7))
-def test_what_is_no_whole_archive_is_refused(tmp_path, content):
+def test_what_is_no_whole_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(BadSnapshot, match=r"x\.tgz"):
         open_snapshot(write(tmp_path, "x.tgz", content))
 
 
-def test_links_that_stay_inside_are_followed(tmp_path):
+def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
     write(tmp_path, "store/one.json", a_list(OTHER_POD))
     write(tmp_path, "folders/deep/two.json", an_object(Pod.of, "job-2", "batch"))
     a_snapshot(tmp_path, POD, complete=["*"])
@@ -825,13 +835,13 @@ def test_links_that_stay_inside_are_followed(tmp_path):
     assert not list(state.value.gaps())
 
 
-def test_a_link_to_nothing_is_a_gap(tmp_path):
+def test_a_link_to_nothing_is_a_gap(tmp_path: Path) -> None:
     a_snapshot(tmp_path, POD, complete=["*"])
     (tmp_path / "resources/one.json").symlink_to("../gone.json")
     assert "one.json" in str(next(pods(open_snapshot(tmp_path)).value.gaps()))
 
 
-def test_links_that_multiply_are_refused(tmp_path):
+def test_links_that_multiply_are_refused(tmp_path: Path) -> None:
     for name, to in (("a", "b"), ("b", "c"), ("c", "d")):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / to).mkdir(exist_ok=True)
@@ -840,7 +850,7 @@ def test_links_that_multiply_are_refused(tmp_path):
         open_snapshot(tmp_path)
 
 
-def test_links_out_of_a_folder_are_refused(tmp_path):
+def test_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
     snapshot = tmp_path / "snap"
     write(snapshot, "a/x.json", POD)
     (snapshot / "again").symlink_to("a")
@@ -850,7 +860,7 @@ def test_links_out_of_a_folder_are_refused(tmp_path):
         open_snapshot(snapshot)
 
 
-def test_a_pipe_in_a_folder_is_refused(tmp_path):
+def test_a_pipe_in_a_folder_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.json")
     with pytest.raises(BadSnapshot, match="not a regular file"):
         open_snapshot(tmp_path)
@@ -867,7 +877,7 @@ def sent(at: str, status: int, namespace: str = "a") -> dict[str, Any]:
     return {"at": at, "seconds": 0.1, "status": status, "namespace": namespace, "sent": {}, "body": {}}
 
 
-def test_the_last_answer_counts(tmp_path):
+def test_the_last_answer_counts(tmp_path: Path) -> None:
     attempts = [
         sent("2026-11-30T09:02:00Z", 201),
         sent("2026-11-30T09:01:00Z", 500),
@@ -880,12 +890,12 @@ def test_the_last_answer_counts(tmp_path):
     assert reason(found.entries[an_attempt("c")]) is Reason.NOT_ASKED
 
 
-def test_without_the_folder_no_dry_run_was_asked_for(tmp_path):
+def test_without_the_folder_no_dry_run_was_asked_for(tmp_path: Path) -> None:
     found = a_snapshot(tmp_path).dry_run([an_attempt()]).value
     assert reason(found.entries[an_attempt()]) is Reason.NOT_ASKED
 
 
-def test_a_broken_dry_run_is_malformed(tmp_path):
+def test_a_broken_dry_run_is_malformed(tmp_path: Path) -> None:
     write(tmp_path, f"dry-run/localqueues.{GROUP}.yaml", "attempts: [{at: x}]")
     assert (
         reason(a_snapshot(tmp_path).dry_run([an_attempt()]).value.entries[an_attempt()]) is Reason.MALFORMED
@@ -895,7 +905,7 @@ def test_a_broken_dry_run_is_malformed(tmp_path):
 # Speed
 
 
-def test_two_thousand_nodes_are_read_quickly(tmp_path):
+def test_two_thousand_nodes_are_read_quickly(tmp_path: Path) -> None:
     padding = {"annotations": {"x": "y" * 12_000}}
     nodes = [an_object(Node.of, f"gpu-{number}", metadata=padding) for number in range(2000)]
     write(tmp_path, "x.json", a_list(*nodes))
@@ -908,7 +918,7 @@ def test_two_thousand_nodes_are_read_quickly(tmp_path):
 # A tenant's namespace
 
 
-def test_within_a_namespace_a_snapshot_of_the_whole_answers_as_the_cluster_would(tmp_path):
+def test_within_a_namespace_a_snapshot_of_the_whole_answers_as_the_cluster_would(tmp_path: Path) -> None:
     a_snapshot(tmp_path, POD, OTHER_POD, NODE, complete=["*"])
     tenant = open_snapshot(tmp_path, namespace="serving")
     outside = Inapplicable("outside of the namespace serving")
@@ -928,7 +938,7 @@ def test_within_a_namespace_a_snapshot_of_the_whole_answers_as_the_cluster_would
     assert tenant.named(Node, [Ref(Node.of, "gpu-1")]) == outside
 
 
-def test_a_snapshot_that_was_taken_within_a_namespace_knows_no_other(tmp_path):
+def test_a_snapshot_that_was_taken_within_a_namespace_knows_no_other(tmp_path: Path) -> None:
     complete = [{"resource": "pods", "namespace": "serving"}]
     reader = a_snapshot(tmp_path, POD, complete=complete, namespace="serving")
     assert names(pods(reader)) == {"llm-0"}
@@ -938,7 +948,7 @@ def test_a_snapshot_that_was_taken_within_a_namespace_knows_no_other(tmp_path):
         open_snapshot(tmp_path, namespace="batch")
 
 
-def test_what_was_forbidden_in_the_namespace_is_unknown_and_not_outside(tmp_path):
+def test_what_was_forbidden_in_the_namespace_is_unknown_and_not_outside(tmp_path: Path) -> None:
     missing = [{"resource": "pods", "namespace": "serving", "reason": "forbidden"}]
     reader = a_snapshot(tmp_path, namespace="serving", missing=missing)
     assert reason(pods(reader)) is Reason.FORBIDDEN
