@@ -306,12 +306,7 @@ class Node:
     def changed_at(self) -> datetime | None:
         """When geometry, or who reports it, changed last, as far as that is known. What people write by hand
         asks for changes, and is none."""
-        writers = self.view.metadata.managed_fields
-        times = [
-            each.time
-            for each in writers
-            if not each.manager.startswith("kubectl") and _wrote(each, ("state", "plugin", "upgrade"))
-        ]
+        times = [self._written_by_a_program("state", "plugin", "upgrade")]
         if isinstance(self.around.pods, Known):
             times += [_started(pod) for pod in self.operands.get(PLUGIN, ())]
         return max((time for time in times if time), default=None)
@@ -325,7 +320,16 @@ class Node:
     @cached_property
     def configured_at(self) -> datetime | None:
         """When MIG manager wrote its state, at the latest; None if that is not known."""
-        return self._written("state")
+        return self._written_by_a_program("state")
+
+    def _written_by_a_program(self, *names: str) -> datetime | None:
+        writers = self.view.metadata.managed_fields
+        times = [
+            each.time
+            for each in writers
+            if each.time and not each.manager.startswith("kubectl") and _wrote(each, names)
+        ]
+        return max(times, default=None)
 
     @cached_property
     def recent(self) -> bool:
