@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -33,10 +34,11 @@ class Door:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
+        with ExitStack() as undo:
+            undo.callback(self.abandon)
+            if kind is None:
+                self.close()  # which may be interrupted, too
+                undo.pop_all()
 
 
 def open_door(
@@ -93,11 +95,13 @@ def _live(
     from gpuctl.cluster.live import LiveReader
 
     recording = _recording(save, access.namespace or "")
-    try:
-        connection = connect(access, deadline)
-    except CannotConnect as error:
-        recording.abandon()
-        raise Stop(str(error), INCOMPLETE) from error
+    with ExitStack() as undo:
+        undo.callback(recording.abandon)
+        try:
+            connection = connect(access, deadline)
+        except CannotConnect as error:
+            raise Stop(str(error), INCOMPLETE) from error
+        undo.pop_all()
     reader = LiveReader(
         connection,
         deadline,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -217,23 +218,30 @@ class Connection:
 
 
 def _session(access: Access, seconds: float) -> _Session:
+    """The client writes certificates to files, of which none stays behind: neither of a login that is
+    interrupted, nor of one that comes too late."""
     deadline = Deadline.after(seconds)
-    try:
-        return deadline.result("the login", in_background(lambda: _log_in(access)))
-    except NotKnown as late:
-        raise CannotConnect(access, access.context, f"no credentials within {seconds:g} s") from late
-
-
-def _log_in(access: Access) -> _Session:
-    """The client writes certificates to files; they are read at once, so that none stays behind."""
-    with TemporaryDirectory(prefix="gpuctl-") as scratch:
-        login = log_in(access, scratch)
+    with TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True) as scratch:
         try:
-            return _Session(login, _pool(login.configuration))
-        except (OSError, ValueError, ImportError) as error:
-            raise CannotConnect(access, login.context, f"unusable certificates or proxy: {error}") from error
-        finally:
-            _forget_files()
+            return deadline.result("the login", in_background(lambda: _log_in(access, scratch)))
+        except NotKnown as late:
+            raise CannotConnect(access, access.context, f"no credentials within {seconds:g} s") from late
+
+
+def _log_in(access: Access, scratch: str) -> _Session:
+    try:
+        login = log_in(access, scratch)
+        return _usable(access, login)
+    finally:
+        _forget_files()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _usable(access: Access, login: Login) -> _Session:
+    try:
+        return _Session(login, _pool(login.configuration))
+    except (OSError, ValueError, ImportError) as error:
+        raise CannotConnect(access, login.context, f"unusable certificates or proxy: {error}") from error
 
 
 def _forget_files() -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +182,22 @@ def test_a_failing_plugin_is_no_anonymous_login(
 def test_a_plugin_that_hangs_is_not_waited_for(kubeconfig: Write, tmp_path: Path) -> None:
     with pytest.raises(CannotConnect, match=r"no credentials within 0\.3 s"):
         connect(kubeconfig(user=plugin(tmp_path, "exec sleep 5")), seconds=0.3)
+
+
+def test_a_login_that_comes_too_late_leaves_no_files_behind(
+    kubeconfig: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates of the kubeconfig, and what an interrupted login was about to write."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    user = plugin(tmp_path, f"sleep 0.6; echo '{credential('t')}'")
+    with pytest.raises(CannotConnect):
+        connect(kubeconfig("https://127.0.0.1:1", user, **{"certificate-authority-data": "aGVsbG8="}), 0.2)
+
+    assert list(scratch.iterdir()) == []
+    time.sleep(0.8)
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_refused_token_is_renewed_once(api: FakeApi, kubeconfig: Write, tmp_path: Path) -> None:
