@@ -331,7 +331,7 @@ class SnapshotReader:
             what = f"{view.of} over a while"
             return Unknown(Reason.NOT_ASKED, "the snapshot holds no later rounds (--window 60s)", what)
         readers = [replace(_later_round(self.name, inside), namespace=self.namespace) for inside in rounds]
-        return Known(Each({each.now: each.objects(view.of, "", [view])[0] for each in readers}))
+        return Known(Each({each.now: _of_round(each, view) for each in readers}))
 
     def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:  # noqa: ARG002 - as recorded
         """What a Prometheus answered when the snapshot was taken."""
@@ -388,6 +388,13 @@ def _later_round(name: str, inside: tuple[File, ...]) -> SnapshotReader:
     path = Path(name)
     capture = _capture(path, inside, "")
     return _reader(path, capture, _index(inside, capture), inside)
+
+
+def _of_round(reader: SnapshotReader, view: type[View]) -> State[Each[Ref, Any]]:
+    """A round that has lost its capture.yaml may have lost anything."""
+    if reader.account.capture is None:
+        return Unknown(Reason.MALFORMED, "a later round without capture.yaml", str(view.of))
+    return reader.objects(view.of, "", [view])[0]
 
 
 def _begun(each: Each[Ref, Any], gap: Unknown) -> State[Each[Ref, Any]]:

@@ -331,6 +331,17 @@ def test_rounds_of_a_tenant_are_of_the_namespace(tmp_path: Path) -> None:
     assert [[ref.name for ref, _ in each.items()] for each in state.value] == [["p"]]
 
 
+def test_a_round_that_lost_its_capture_is_unknown(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "snap")
+    with recorder.round(1) as later:
+        later.items(Pod.of, "v1", [Pod], raw([a_pod("p")]))
+        later.complete(Pod.of)
+    recorder.close(SOURCE, A_MOMENT)
+    (tmp_path / "snap/series/1/capture.yaml").unlink()
+    state: Any = open_snapshot(tmp_path / "snap").sampled(Pod)
+    assert [gap.reason for gap in state.value.gaps()] == [Reason.MALFORMED]
+
+
 def test_what_is_not_json_is_a_gap(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "snap")
     recorder.items(Pod.of, "v1", [Pod], [*raw(PLANTED[:1]), msgspec.Raw(b"{")])
