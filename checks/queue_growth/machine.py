@@ -54,7 +54,7 @@ def _wishes(footing: Footing) -> Iterator[Finding]:
 
 
 def _nodes(footing: Footing) -> Iterator[Finding]:
-    if footing.nodes or not any(footing.promised.values()):
+    if footing.nodes or footing.on_demand or not any(footing.promised.values()):
         return
     labels = ", ".join(f"{key}={label}" for key, label in footing.flavor.spec.node_labels.items())
     yield Finding(

@@ -11,7 +11,14 @@ from functools import cached_property
 
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
-from gpuctl.kueue.objects import ClusterQueue, PlacedPod, ResourceFlavor, ResourceNode, Workload
+from gpuctl.kueue.objects import (
+    AdmissionCheck,
+    ClusterQueue,
+    PlacedPod,
+    ResourceFlavor,
+    ResourceNode,
+    Workload,
+)
 from gpuctl.kueue.placement import barring_taints, stands_for
 from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
 from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator
@@ -23,6 +30,8 @@ DESIRES: Mapping[str, str] = {
     "nvidia.com/mig.config": "nvidia.com/mig.config.state",
     "nvidia.com/device-plugin.config": "nvidia.com/gpu.product",
 }
+
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,17 @@ class Ground:
     def kueues(self) -> frozenset[Ref]:
         """The pods of Workloads with quota."""
         return frozenset(pod.ref for each in self.holding for pod in self.owned.of(each))
+
+    @cached_property
+    def unclear(self) -> frozenset[str]:
+        """The namespaces of Workloads whose pods are not known by their owners: any pod there may be
+        theirs."""
+        return frozenset(each.metadata.namespace for each in self.holding if not self.owned.of(each))
+
+    def is_outside(self, pod: PlacedPod) -> bool:
+        """Whether Kueue can't be counting a pod."""
+        known = is_kueues(pod) or pod.ref in self.kueues
+        return not known and pod.metadata.namespace not in self.unclear
 
     @cached_property
     def pods_on(self) -> Mapping[str, list[PlacedPod]]:
@@ -72,6 +92,14 @@ class Footing:
     def usable(self) -> tuple[ResourceNode, ...]:
         """Those that are Ready and not cordoned."""
         return tuple(each for each in self.nodes if each.usable)
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether an AdmissionCheck of its queues brings nodes when they are asked for."""
+        checks = self.scene.written.checks
+        found = checks.value if isinstance(checks, Known) else Each[Ref, AdmissionCheck]()
+        makers = {ref.name for ref, each in found.known() if each.spec.controller_name == PROVISIONING}
+        return any(rule.name in makers for each in self.queues for rule in each.checks)
 
     @property
     def queues(self) -> tuple[ClusterQueue, ...]:
@@ -117,9 +145,7 @@ class Footing:
     def taken_outside(self, resource: str) -> Amount:
         """What pods that Kueue does not count take on its nodes. Raises NotKnown if they may be Kueue's."""
         on_nodes = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
-        taken = sum(
-            takes(pod, resource) for pod in on_nodes if not (is_kueues(pod) or pod.ref in self.ground.kueues)
-        )
+        taken = sum(takes(pod, resource) for pod in on_nodes if self.ground.is_outside(pod))
         for gap in self.ground.gaps if taken else ():
             raise NotKnown(gap)
         return taken

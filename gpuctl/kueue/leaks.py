@@ -92,6 +92,10 @@ def _without_pods(workload: Workload, owner: OwnerReference | None, owned: Owned
     known = owner is None or (owner.kind == "Job" and owner.api_version.startswith("batch/"))
     if not known or owned.ever(workload):
         return None
+    if owner is not None:
+        job = value(owned.jobs).get(Ref(Job.of, owner.name, workload.metadata.namespace))
+        if job is None or not job.runs_here:
+            return None
     return Leaked(Leak.NO_PODS, workload, admitted_at(workload), owner)
 
 

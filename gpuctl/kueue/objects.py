@@ -396,6 +396,7 @@ class Workload(View, frozen=True):
 
 class JobSpec(_Part, frozen=True):
     suspend: bool = False
+    managed_by: str = ""
     active_deadline_seconds: int | None = None
     template: RequestingTemplate = RequestingTemplate()
 
@@ -409,6 +410,11 @@ class Job(View, frozen=True):
     of: ClassVar[Kind] = Kind("batch", ("v1",), "Job", "jobs", namespaced=True)
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether its pods are to be in this cluster, and now: MultiKueue runs Jobs elsewhere."""
+        return not self.spec.suspend and self.spec.managed_by in ("", "kubernetes.io/job-controller")
 
 
 class NodeSpec(_Part, frozen=True):

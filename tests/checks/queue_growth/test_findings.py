@@ -661,3 +661,35 @@ def test_nothing_else_is_found_beside_a_fault() -> None:
             "CQG001": {"CQG030"},
         }.get(case.code, set())
         assert beside <= allowed, (name, beside)
+
+
+def test_multikueue_runs_jobs_elsewhere() -> None:
+    world = idle()
+    world.admitted("remote", with_pod=False)
+    world.one("Job", "remote")["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    assert judged(world).findings == ()
+
+
+def test_nodes_that_are_made_on_demand_are_not_missed() -> None:
+    world = idle()
+    world.drop("Node")
+    world.one("ClusterQueue", "vision")["spec"]["admissionChecksStrategy"] = {
+        "admissionChecks": [{"name": "prov"}]
+    }
+    check = world._kueue(
+        "AdmissionCheck", "prov", spec={"controllerName": "kueue.x-k8s.io/provisioning-request"}
+    )
+    check["status"] = {"conditions": [condition("Active", "True", "Active")]}
+    assert judged(world).findings == ()
+
+
+def test_pods_that_may_be_a_rayclusters_are_not_taken_for_others() -> None:
+    world = healthy()
+    item = world.one("Workload", "busy-0")
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "ray", "uid": "uid-ray"}
+    item["metadata"]["ownerReferences"] = [owner]
+    pod = world.one("Pod", "busy-0-x")
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "r", "uid": "x"}
+    ]
+    assert judged(world).findings == ()
