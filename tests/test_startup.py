@@ -48,6 +48,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("list",),
         ("explain", "KWH001"),
         ("snapshot", "--help"),
+        ("queues", "--help"),
         ("mig", "show", "--help"),
     ],
 )
