@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def arguments(*args: str) -> list[str]:
     return list(clean["spec"]["containers"][0]["args"])
 
 
-def test_secrets_are_never_kept():
+def test_secrets_are_never_kept() -> None:
     assert masked({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}) is None
 
 
@@ -54,7 +55,7 @@ def test_secrets_are_never_kept():
         "SM_VLLM_MODEL",
     ],
 )
-def test_values_of_allowed_names_stay(name):
+def test_values_of_allowed_names_stay(name: str) -> None:
     assert environment((name, "mixed")) == {name: "mixed"}
 
 
@@ -71,23 +72,23 @@ def test_values_of_allowed_names_stay(name):
         "PGPASSWD",
     ],
 )
-def test_values_of_other_and_of_key_like_names_do_not(name):
+def test_values_of_other_and_of_key_like_names_do_not(name: str) -> None:
     assert environment((name, SECRET)) == {name: MASKED}
 
 
-def test_a_name_that_the_arguments_reference_is_allowed_unless_it_is_key_like():
+def test_a_name_that_the_arguments_reference_is_allowed_unless_it_is_key_like() -> None:
     found = environment(
         ("LEN", "4096"), ("MY_KEY", SECRET), args=("--max-model-len=$(LEN)", "--x", "$(MY_KEY)")
     )
     assert found == {"LEN": "4096", "MY_KEY": MASKED}
 
 
-def test_the_flags_in_an_allowed_value_are_masked():
+def test_the_flags_in_an_allowed_value_are_masked() -> None:
     found = environment(("VLLM_ADDITIONAL_ARGS", f"--enforce-eager --api-key {SECRET}"))
     assert found == {"VLLM_ADDITIONAL_ARGS": f"--enforce-eager --api-key {MASKED}"}
 
 
-def test_where_a_value_comes_from_stays():
+def test_where_a_value_comes_from_stays() -> None:
     source = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}
     clean = masked(a_pod(env=[source], envFrom=[{"secretRef": {"name": "more"}}]))
     assert clean is not None
@@ -112,7 +113,7 @@ def test_where_a_value_comes_from_stays():
         (("--password", f"'{SECRET}'"), ("--password", MASKED)),
     ],
 )
-def test_key_like_arguments_are_masked(args, clean):
+def test_key_like_arguments_are_masked(args: tuple[str, ...], clean: tuple[str, ...]) -> None:
     assert arguments(*args) == list(clean)
 
 
@@ -126,7 +127,7 @@ def test_key_like_arguments_are_masked(args, clean):
         ("--webhook-secret-name=webhook-server-cert",),
     ],
 )
-def test_other_arguments_stay(args):
+def test_other_arguments_stay(args: tuple[str, ...]) -> None:
     assert arguments(*args) == list(args)
 
 
@@ -145,18 +146,18 @@ def test_other_arguments_stay(args):
         f'--kv \'{{"password": "{SECRET}"}}\'',
     ],
 )
-def test_scripts_are_masked(script):
+def test_scripts_are_masked(script: str) -> None:
     clean = masked(a_pod(command=["sh", "-c", script]))
     assert SECRET not in json.dumps(clean)
     assert masked_shell(masked_shell(script)) == masked_shell(script)
 
 
-def test_scripts_keep_references_and_other_flags():
+def test_scripts_keep_references_and_other_flags() -> None:
     script = 'exec vllm serve /m --hf-token "$HF_TOKEN" --api-key ${KEY} --enforce-eager ${VLLM_ARGS} $@'
     assert masked_shell(script) == script
 
 
-WRAPPED = {
+WRAPPED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Deployment": lambda pod: {"spec": {"template": {"spec": pod["spec"]}}},
     "Job": lambda pod: {"spec": {"template": {"spec": pod["spec"]}}},
     "Workload": lambda pod: {"spec": {"podSets": [{"name": "main", "template": {"spec": pod["spec"]}}]}},
@@ -181,13 +182,13 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("place", WRAPPED)
-def test_secrets_are_found_by_structure(place):
+def test_secrets_are_found_by_structure(place: str) -> None:
     pod = a_pod(env=[{"name": "DB", "value": SECRET}], args=["--api-key", SECRET])
     clean = masked({"apiVersion": "example.com/v1", "kind": "Any", **WRAPPED[place](pod)})
     assert SECRET not in json.dumps(clean)
 
 
-def test_a_config_map_keeps_the_keys_a_view_declares():
+def test_a_config_map_keeps_the_keys_a_view_declares() -> None:
     block = f"block:\n  apiKey: |\n    {SECRET}\n  next: 1\n"
     text = f"leaderElection: {{}}\nwebhookSecretName: w\npassword: {SECRET}\n{block}"
     data = {"config.yaml": text, "other": SECRET}
@@ -213,12 +214,12 @@ def test_a_config_map_keeps_the_keys_a_view_declares():
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t",
     ],
 )
-def test_secrets_are_told_by_their_shape(secret):
+def test_secrets_are_told_by_their_shape(secret: str) -> None:
     assert masked_text(f"before {secret} after") == f"before {MASKED} after"
 
 
 @pytest.mark.parametrize("field", ["caBundle", "image", "resourceVersion", "secretName"])
-def test_what_a_check_needs_stays(field):
+def test_what_a_check_needs_stays(field: str) -> None:
     item = {
         "kind": "X",
         field: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
@@ -228,7 +229,7 @@ def test_what_a_check_needs_stays(field):
     assert masked(item) == item
 
 
-def test_managed_fields_stay():
+def test_managed_fields_stay() -> None:
     fields = [
         {"manager": "kueue", "time": "2026-11-30T10:00:00Z", "fieldsV1": {"f:data": {"f:password": {}}}}
     ]
@@ -250,7 +251,7 @@ def test_managed_fields_stay():
         ("MIG_STRATEGY", False),
     ],
 )
-def test_key_like_names(name, is_key_like):
+def test_key_like_names(name: str, is_key_like: bool) -> None:
     assert key_like(name) is is_key_like
 
 
@@ -267,6 +268,6 @@ trees = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["spec", "metadata", "data", "kind", "env", "args"]), trees))
-def test_masking_takes_any_tree_and_masking_again_changes_nothing(tree):
+def test_masking_takes_any_tree_and_masking_again_changes_nothing(tree: Any) -> None:
     clean = masked(tree, ("x",))
     assert clean is None or masked(clean, ("x",)) == clean
