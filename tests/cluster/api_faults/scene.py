@@ -1,0 +1,49 @@
+"""A cluster on which the checks have something to read, of every kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.builders import vllm
+from tests.cluster.bed import Bed
+from tests.cluster.examples import build_healthy
+
+SERVING = "serving"
+LOGGED_AT = "2026-11-30T10:00:00.000000000Z"
+
+
+@contextmanager
+def scene(bed: Bed) -> Iterator[None]:
+    """Nodes with GPUs, queues with jobs, and engines that serve and have logged their start."""
+    nodes = build_healthy(bed)
+    try:
+        _log(bed)
+        yield
+    finally:
+        nodes.remove()
+
+
+def _log(bed: Bed) -> None:
+    file = bed.folder / "simulated" / "engine.log"
+    lines = vllm.eager_log().splitlines()
+    file.write_text("".join(f"{LOGGED_AT} stdout F {line}\n" for line in lines))
+    _apply(
+        bed,
+        {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterLogs",
+            "metadata": {"name": SERVING},
+            "spec": {
+                "selector": {"matchNamespaces": [SERVING]},
+                "logs": [{"containers": ["vllm"], "logsFile": str(file)}],
+            },
+        },
+    )
+
+
+def _apply(bed: Bed, *items: dict[str, Any]) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
