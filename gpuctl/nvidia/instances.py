@@ -64,10 +64,10 @@ def parse_gpu_instances(output: Output) -> GpuInstances:
     found: list[GpuInstance] = []
     said = list(scanned.said)
     for row in scanned.rows:
-        gpu, name, mark, profile_id, number, second_mark, start, size, _ = row.groups()
+        gpu, name, mark, profile_id, number, second_mark, start, size, _ = row
         profile = parse(name)
         if profile is None:
-            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+            said.append(Said(Trouble.UNREADABLE, shortened(" ".join(row))))
         else:
             remnant = bool(mark or second_mark)
             found.append(
@@ -84,11 +84,12 @@ def parse_compute_instances(output: Output) -> ComputeInstances:
     found: list[ComputeInstance] = []
     said = list(scanned.said)
     for row in scanned.rows:
-        profile = parse(row[3])
+        gpu, instance, name, _, number, *_ = row
+        profile = parse(name)
         if profile is None:
-            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+            said.append(Said(Trouble.UNREADABLE, shortened(" ".join(row))))
         else:
-            found.append(ComputeInstance(int(row[1]), int(row[2]), profile, int(row[5])))
+            found.append(ComputeInstance(int(gpu), int(instance), profile, int(number)))
     if len({(each.gpu, each.instance, each.id) for each in found}) < len(found):
         said.append(Said(Trouble.UNREADABLE, "compute instances are listed twice"))
     return ComputeInstances(tuple(found), tuple(said))

@@ -32,22 +32,22 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """The rows of a text, and what was said beside them."""
+    """The rows of a text as the groups of its form, and what was said beside them."""
 
-    rows: tuple[re.Match[str], ...]
+    rows: tuple[tuple[str, ...], ...]
     said: tuple[Said, ...]
 
 
 def scan(output: Output, form: Form, empty: re.Pattern[str] | None = None) -> Scanned:
     """Reads a text of this form. Lines that fit `empty` say that there is nothing to list."""
     text = readable(output)
-    last = form.pattern.groups
-    rows: list[re.Match[str]] = []
+    rows: list[tuple[str, ...]] = []
     strays: list[str] = []
-    for found in form.pattern.finditer(text):
-        if found.lastindex == last:
-            strays.append(found[0])
-        elif found.lastindex:
+    frame = ("",) * form.pattern.groups
+    for found in form.pattern.findall(text):
+        if found[-1]:
+            strays.append(found[-1])
+        elif found != frame:
             rows.append(found)
     nothing = [line for line in strays if empty and empty.search(line)]
     said = [*too_long(text), *judged((line for line in strays if line not in nothing), output)]

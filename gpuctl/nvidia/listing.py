@@ -64,15 +64,15 @@ def parse_listing(output: Output) -> Listing:
     scanned = scan(output, _FORM)
     said = list(scanned.said)
     gpus: list[tuple[int, str, str, list[MigDevice]]] = []
-    for row in scanned.rows:
-        if row[1] is not None:
-            gpus.append((int(row[1]), row[2], row[3], []))
+    for number, name, gpu_uuid, profile_name, index, uuid, _ in scanned.rows:
+        if number:
+            gpus.append((int(number), name, gpu_uuid, []))
             continue
-        profile = parse(row[4])
+        profile = parse(profile_name)
         if profile is None or not gpus:
-            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+            said.append(Said(Trouble.UNREADABLE, shortened(f"MIG {profile_name} Device {index}")))
             continue
-        gpus[-1][3].append(MigDevice(int(row[5]), profile, row[6]))
+        gpus[-1][3].append(MigDevice(int(index), profile, uuid))
     found = tuple(ListedGpu(index, name, uuid, tuple(devices)) for index, name, uuid, devices in gpus)
     return Listing(found, (*said, *_disorder(found)))
 

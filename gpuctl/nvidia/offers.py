@@ -65,14 +65,15 @@ def parse_offers(output: Output) -> Offers:
     found: list[Offer] = []
     said = list(scanned.said)
     for row in scanned.rows:
-        if row[8] is not None:  # the second line of a row: engines
+        gpu, name, number, free, total, size, multiprocessors, engines, _ = row
+        if engines:  # the second line of a row
             continue
-        profile, memory = parse(row[2]), _number(row[6])
+        profile, memory = parse(name), _number(size)
         if profile is None or memory is None:
-            said.append(Said(Trouble.UNREADABLE, shortened(row[0])))
+            said.append(Said(Trouble.UNREADABLE, shortened(" ".join(row))))
         else:
-            numbers = (int(row[3]), int(row[4]), int(row[5]))
-            found.append(Offer(int(row[1]), profile, *numbers, memory * 1024, int(row[7])))
+            numbers = (int(number), int(free), int(total))
+            found.append(Offer(int(gpu), profile, *numbers, memory * 1024, int(multiprocessors)))
     return Offers(tuple(found), tuple(said))
 
 
@@ -87,8 +88,9 @@ def parse_placements(output: Output) -> Placements:
     """Reads the answer to `nvidia-smi mig -lgipp`."""
     scanned = scan(output, _LGIPP, _NOTHING)
     found = tuple(
-        Placement(int(row[1]), int(row[2]), tuple(int(each) for each in row[3].split(",") if each.strip()),
-                  int(row[4]))
-        for row in scanned.rows
-    )  # fmt: skip
+        Placement(
+            int(gpu), int(number), tuple(int(each) for each in starts.split(",") if each.strip()), int(size)
+        )
+        for gpu, number, starts, size, _ in scanned.rows
+    )
     return Placements(found, scanned.said)
