@@ -265,6 +265,8 @@ class SnapshotReader:
         wanted = {ref for ref in refs if self.namespace in ("", ref.namespace)}
         if refs and not wanted:
             return self._outside
+        if not refs:
+            return Known(Each())
         sought = {*wanted, None}
         each = self._collected(view.of, [view], lambda item: name_of(item.text, view.of) in sought)[0]
         absent = {ref: self._absent(ref, each.holes) for ref in wanted if ref not in each.entries}
