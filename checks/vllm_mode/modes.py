@@ -35,6 +35,7 @@ from gpuctl.vllm.engine import Engine, known_mode
 from gpuctl.vllm.engines import EngineRef
 from gpuctl.vllm.facts import DEPLOYMENTS, engines_of_vllm
 from gpuctl.vllm.launch import launch, variables
+from gpuctl.vllm.log import Sign
 from gpuctl.vllm.mode import Mode
 from gpuctl.vllm.objects import EngineDeployment
 
@@ -139,10 +140,9 @@ def eager_on_purpose(engine: Engine) -> Iterator[Finding]:
     mode = engine.mode
     if mode.graphs or engine.asked_for_eager:
         return
-    if engine.opaque and engine.start and engine.start.asked:
-        raise NotKnown(
-            Unknown(Reason.NOT_ASKED, f"its arguments say eager, and {engine.opaque}", str(engine.ref))
-        )
+    fell_back = engine.start is not None and Sign.FALLBACK in engine.start.signs
+    if engine.opaque and not fell_back:
+        raise NotKnown(Unknown(Reason.NOT_ASKED, f"it runs eager, and {engine.opaque}", str(engine.ref)))
     if engine.found.stack.platform:
         return
     yield finding(

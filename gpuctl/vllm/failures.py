@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final
 
+from gpuctl.vllm import fields
+
 Value = float | int | str
 
 
@@ -207,5 +209,5 @@ def failure(message: str) -> Failure | None:
     for pattern, kind, values in _FAILURES:
         found = pattern.match(message)
         if found:
-            return Failure(kind, message[:300], values(found))
+            return Failure(kind, fields.reduced(message)[:300], values(found))
     return None

@@ -49,6 +49,10 @@ _FIELD: Final = re.compile(
 _CONFIG_HEAD: Final = re.compile(r"(Initializing an? (?:V[01] )?LLM engine \([^)]*\) with config: )(.*)")
 _ARGS_HEAD: Final = re.compile(r"((?:non-default )?args: )(\{|Namespace\()(.*)")
 _SHAPES: Final = r"\bhf_[A-Za-z0-9]{8,}|\bsk-[\w-]{8,}|(?<=://)[^\s/@'\"]+(?=@)"
+# Behind a flag, in a usage error of argparse: `--api-key abc`.
+_FLAGGED: Final = re.compile(
+    r"(--[\w-]*(?:key|token(?!s)|secret|passw\w*)[\w-]*[=\s]+)(?!-)\S+", re.IGNORECASE
+)
 _SHAPED: Final = re.compile(_SHAPES)
 _SECRET: Final = re.compile(
     r"((?:api[-_]?key|token(?!s)|secret|passw\w*|authorization|credential)\w*['\"]?\s*[=:]\s*)(?:\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,)}]+)"
@@ -116,7 +120,8 @@ def reduced(message: str) -> str:
     args = _ARGS_HEAD.match(message)
     if args:
         return f"{args[1]}{args[2]}{', '.join(_kept_fields(args[3]))}{'}' if args[2] == '{' else ')'}"
-    return _SECRET.sub(lambda found: f"{found[1] or ''}<masked>", message)[:2000]
+    masked = _FLAGGED.sub(r"\1<masked>", message)
+    return _SECRET.sub(lambda found: f"{found[1] or ''}<masked>", masked)[:2000]
 
 
 def _kept_fields(text: str) -> list[str]:

@@ -535,6 +535,22 @@ def test_what_a_record_keeps() -> None:
     assert kept(stored) == stored
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "api_server.py: error: unrecognized arguments: --foo --api-key abc123 --hf-token=xyz789",
+        "ValueError: No available memory for the cache blocks. api_key='abc123' token: xyz789",
+        "RuntimeError: CUDA out of memory. https://me:abc123@host/xyz789?token=xyz789",
+    ],
+)
+def test_keys_in_last_words_are_masked(line: str) -> None:
+    text = make.failed_log(line)
+    failure = start(text).failure
+    assert failure is not None
+    for shown in (failure.text, kept(text), *(quote.text for quote in start(text).quotes)):
+        assert "abc123" not in shown
+
+
 @pytest.mark.parametrize("text", [make.graphs_log(), make.v0_log(), make.eager_log(), make.ROTATED])
 def test_what_a_record_keeps_tells_the_same(text: str) -> None:
     before, after = parse(text), parse(kept(text))
