@@ -161,7 +161,7 @@ def eager_on_purpose(engine: Engine) -> Iterator[Finding]:
 
 
 @holds(
-    "the checklist's strict reading (production runs eager) would hold too",
+    "it is told what the checklist's strict reading (production runs eager) would say",
     given(POLICY, engines_of_vllm),
     Strength.PROOF,
 )
@@ -201,9 +201,12 @@ def same_after_restart(engine: Engine, deployments: State[Each[Ref, EngineDeploy
     if not isinstance(deployments, Known):
         raise NotKnown(deployments)
     deployment = deployments.value.get(Ref(EngineDeployment.of, name, engine.ref.pod.namespace))
-    running, planned = engine.mode, _planned(deployment, engine) if deployment else None
-    if deployment is None or planned is None or planned.graphs == running.graphs:
+    if deployment is None:
+        raise NotKnown(Inapplicable("its Deployment is gone"))
+    planned = _planned(deployment, engine)
+    if planned is None or planned.graphs == engine.mode.graphs:
         return
+    running = engine.mode
     if engine.asked_for_eager == "" and not running.graphs:
         return  # it asked for graphs already, and did not get them: another finding
     yield finding(

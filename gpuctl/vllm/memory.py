@@ -34,7 +34,7 @@ class Memory:
         """What is left of the GPU beside the budget and the graphs outside of it."""
         if self.total is None or self.budget is None:
             return None
-        return round(self.total - self.budget - self.outside_graphs, 2)
+        return round(self.total - self.budget - self.outside_graphs, 2) + 0.0  # never -0.0
 
     @property
     def others_at_start(self) -> float | None:
