@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.builders import vllm
 from tests.cluster.bed import Bed
-from tests.cluster.examples import build_healthy
+from tests.cluster.examples import SCENARIO, build_healthy
 
 SERVING = "serving"
+NAMESPACES = ("team-a", "team-b", SERVING)  # of the scenario
 LOGGED_AT = "2026-11-30T10:00:00.000000000Z"
 
 
@@ -23,7 +24,17 @@ def scene(bed: Bed) -> Iterator[None]:
         _log(bed)
         yield
     finally:
+        _clear(bed)
         nodes.remove()
+
+
+def _clear(bed: Bed) -> None:
+    """For the tests that come after."""
+    bed.kubectl("delete", "clusterlogs", SERVING, "--ignore-not-found")
+    bed.kubectl("delete", "-f", str(SCENARIO), "--ignore-not-found", "--wait=false")
+    for namespace in NAMESPACES:
+        bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
+    bed.kubectl("wait", "--for=delete", "--timeout=120s", *(f"namespace/{each}" for each in NAMESPACES))
 
 
 def _log(bed: Bed) -> None:

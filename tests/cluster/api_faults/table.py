@@ -19,18 +19,19 @@ WORDS = ("unknown", "not proven", "fail", "told", "not felt", "raised")
 
 _HEAD = """# A bad API server
 
-`gpuctl check` was run against an API server that fails: at each request it makes, with each fault that the
-request can meet, once as long as the run lasts and once in passing. This page is written by `{command}`, on a
-real control plane behind a proxy; `make test-api-faults` runs it all and compares.
+`gpuctl check` was run against an API server that fails: at each request it makes, with each fault that it can
+meet, for as long as the run lasts and, where that may heal, only once. `{command}`
+writes this page, from runs on a real control plane behind a proxy; `make test-api-faults` compares.
 
-{trials} runs, {wrong} of them wrong. Wrong is a run that ends in a traceback or later than `--deadline` and
-{margin:g} s, that passes what rests on what was not read, that does not name the object and the reason, that
-leaves with 0 while something required is unknown, or that judges otherwise what does not rest on the fault.
+{trials} runs, {wrong} of them wrong. A run is wrong if it ends in a traceback, or more than {margin:g} s
+after `--deadline`; if something passes that rests on what was not read; if the report does not name
+the object and the reason; if it leaves with 0 while something required is unknown; or if what does not
+rest on the fault is judged otherwise than without it.
 
 In the table, a number of runs stands with what came of them:
 
-- **unknown**: assertions that rest on the answer are unknown; the exit code is 3, or 1 with other findings.
-- **not proven**: the same for proofs that were not permitted; the report says which permission they take.
+- **unknown**: assertions that rest on the answer are unknown; the exit code is 3, or 1 with findings.
+- **not proven**: the same for proofs that were not permitted; the report says which permission it takes.
 - **fail**: an assertion failed, because of what was missing.
 - **told**: what could not be read is in the report's `coverage`, and no verdict rests on it.
 - **not felt**: nothing is missing: it was asked again, or in another version, or nothing rests on it.
