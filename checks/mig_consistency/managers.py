@@ -14,7 +14,7 @@ from gpuctl.facts.state import Inapplicable, NotKnown, value
 from gpuctl.nvidia.facts import nodes_with_GPUs
 from gpuctl.nvidia.node import CONFIG, STATE, Node
 from gpuctl.nvidia.objects import ClusterPolicySpec, GpuPod, OperandSet
-from gpuctl.nvidia.operands import BY_NAME, DEPLOY, GFD, MANAGER, WATCHED, Operand, operand_of
+from gpuctl.nvidia.operands import BY_NAME, DEPLOY, GFD, MANAGER, WATCHED, Operand
 
 OFF = "all-disabled"
 
@@ -84,19 +84,15 @@ def running_operands(node: Node) -> Iterator[Finding]:
     found = node.operands
     sets = value(node.around.sets)
     for name in WATCHED:
-        meant = [each for each in sets if _is_meant(each, BY_NAME[name], node)]
+        meant = [each for each in sets.get(name, ()) if _is_meant(each, node)]
         pods = found.get(name, ())
         if meant and not any(_serves(pod) for pod in pods):
             yield _not_running(node, BY_NAME[name], meant[0], pods)
 
 
-def _is_meant(each: OperandSet, operand: Operand, node: Node) -> bool:
-    """Whether this DaemonSet is of the operand and selects the node."""
-    template = each.spec.template
-    wanted = template.spec.node_selector
-    return operand_of(template.metadata.labels) is operand and all(
-        node.labels.get(key) == text for key, text in wanted.items()
-    )
+def _is_meant(each: OperandSet, node: Node) -> bool:
+    """Whether this DaemonSet selects the node."""
+    return all(node.labels.get(key) == text for key, text in each.spec.template.spec.node_selector.items())
 
 
 def _serves(pod: GpuPod) -> bool:

@@ -101,11 +101,16 @@ def devices_by_node(slices: State[Each[Ref, ResourceSlice]]) -> Mapping[str, tup
 
 
 @given(Maybe(SETS))
-def operand_sets(sets: State[Each[Ref, OperandSet]]) -> tuple[OperandSet, ...]:
-    """The DaemonSets that serve GPUs."""
+def operand_sets(sets: State[Each[Ref, OperandSet]]) -> Mapping[str, tuple[OperandSet, ...]]:
+    """The DaemonSets that serve GPUs, by the operand they are of."""
     if not isinstance(sets, Known):
         raise NotKnown(sets)
-    return tuple(each for each in sets.value if operand_of(each.spec.template.metadata.labels))
+    found: dict[str, tuple[OperandSet, ...]] = {}
+    for each in sets.value:
+        operand = operand_of(each.spec.template.metadata.labels)
+        if operand is not None:
+            found[operand.name] = (*found.get(operand.name, ()), each)
+    return found
 
 
 @given(
@@ -114,7 +119,7 @@ def operand_sets(sets: State[Each[Ref, OperandSet]]) -> tuple[OperandSet, ...]:
 def surroundings_of_nodes(
     pods: State[Mapping[str, tuple[GpuPod, ...]]],
     policy: State[ClusterPolicySpec | None],
-    sets: State[tuple[OperandSet, ...]],
+    sets: State[Mapping[str, tuple[OperandSet, ...]]],
     devices: State[Mapping[str, tuple[SliceDevice, ...]]],
     now: Any,
 ) -> Around:

@@ -209,7 +209,11 @@ def _gpu(
     sources = [each for each in (row, detail) if each is not None]
 
     def told(name: str) -> Any:
-        return next((value for each in sources if (value := getattr(each, name)) not in ("", None)), None)
+        for each in sources:
+            value = getattr(each, name)
+            if value not in ("", None):
+                return value
+        return None
 
     memory = detail.devices if detail else tabled
     return Gpu(

@@ -60,7 +60,7 @@ class Around:
 
     pods: State[Mapping[str, tuple[GpuPod, ...]]]
     policy: State[ClusterPolicySpec | None]
-    sets: State[tuple[OperandSet, ...]]
+    sets: State[Mapping[str, tuple[OperandSet, ...]]]
     devices: State[Mapping[str, tuple[SliceDevice, ...]]]
     now: datetime
 
