@@ -73,13 +73,13 @@ class _Stay:
 def backlog(workloads: Sequence[Workload], now: datetime, hours: float = 6) -> Backlog:
     """Rebuilds the line of the Workloads of one queue."""
     stays = [stay for each in workloads if (stay := _stay(each))]
-    waiting = [each for each in workloads if standing(each) is Standing.WAITING]
     admissions = [at for each in workloads if (at := reserved_at(each)) and at <= now]
+    waits = [stay.start for stay in stays if stay.end is None]
     return Backlog(
         steps=tuple(_steps(stays, admissions, now, timedelta(hours=hours))),
-        oldest=max((age(waiting_since(each), now) for each in waiting), default=timedelta(0)),
+        oldest=age(min(waits), now) if waits else timedelta(0),
         last_admission=max(admissions, default=None),
-        waiting=len(waiting),
+        waiting=sum(1 for each in workloads if standing(each) is Standing.WAITING),
         in_future=sum(1 for each in workloads if _ahead(each, now)),
     )
 

@@ -32,12 +32,16 @@ class Standing(StrEnum):
 
 def condition(workload: Workload, kind: str) -> Condition | None:
     """One of its conditions; None if nobody has written it."""
-    return next((each for each in workload.status.conditions if each.type == kind), None)
+    for each in workload.status.conditions:  # a loop: it is asked for a million times in a large cluster
+        if each.type == kind:
+            return each
+    return None
 
 
 def is_true(workload: Workload, kind: str) -> bool:
     """Whether a condition is there, and true."""
-    return any(each.type == kind and each.status == "True" for each in workload.status.conditions)
+    found = condition(workload, kind)
+    return found is not None and found.status == "True"
 
 
 def standing(workload: Workload) -> Standing:
@@ -76,14 +80,15 @@ def created(workload: Workload) -> datetime | None:
 
 def waiting_since(workload: Workload) -> datetime | None:
     """Since when it has waited without a break; None if that is not written."""
-    times = [created(workload)]
-    evicted = condition(workload, "Evicted")
-    if evicted and evicted.status == "True":
-        times.append(evicted.last_transition_time)
-    requeued = condition(workload, "Requeued")
-    if requeued and requeued.status == "True" and requeued.reason in _LET_GO:
-        times.append(requeued.last_transition_time)
-    return max((each for each in times if each), default=None)
+    since = created(workload)
+    for each in workload.status.conditions:
+        if each.status == "True" and each.last_transition_time and _begins_a_wait(each):
+            since = max(since or each.last_transition_time, each.last_transition_time)
+    return since
+
+
+def _begins_a_wait(each: Condition) -> bool:
+    return each.type == "Evicted" or (each.type == "Requeued" and each.reason in _LET_GO)
 
 
 def reserved_at(workload: Workload) -> datetime | None:
