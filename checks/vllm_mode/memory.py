@@ -8,7 +8,7 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.vllm_mode import codes
-from gpuctl.checks.vllm_mode.words import finding, get, gib, in_spec, line_with, log_command, percent
+from gpuctl.checks.vllm_mode.words import finding, gib, in_spec, line_with, log_command, percent
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, Unknown
 from gpuctl.vllm import baseline as baselines
@@ -275,8 +275,3 @@ def like_the_baseline(engine: Engine, baseline: MemoryBaseline | None) -> Iterat
             "`gpuctl vllm --save-memory-baseline FILE` once it is meant to be so",
             cause="drift",
         )
-
-
-def show(engine: Engine) -> str:
-    """The command that shows an engine's pod."""
-    return get(engine.ref.pod)

@@ -76,7 +76,7 @@ def vllm(
         draw_engines(found, check, on)
     else:
         for view in found:
-            draw_engine(view, check, on)
+            draw_engine(view, on)
     raise typer.Exit(_exit_code(pod, len(found), check.verdict))
 
 

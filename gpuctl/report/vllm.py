@@ -194,7 +194,7 @@ def _draw_gaps(check: CheckItem, on: Canvas) -> None:
         on.line(on.sign("unknown").append(plain(f"{missing.resource}{where}: {missing.reason}{said}")))
 
 
-def draw_engine(view: View, check: CheckItem, on: Canvas) -> None:
+def draw_engine(view: View, on: Canvas) -> None:
     """One engine in full."""
     on.line(Text(plain(f"{view.name}  {view.facts['workload']}"), style="bold"))
     for label, text in _identity(view):
@@ -205,7 +205,6 @@ def draw_engine(view: View, check: CheckItem, on: Canvas) -> None:
     _draw_evidence(view, on)
     _draw_findings(view, on)
     on.line("")
-    del check
 
 
 def _identity(view: View) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpuctl.vllm.version import Version
-
 # Flags that take no value; every other one takes the next word unless it is a flag itself.
 ALONE: Final = frozenset(
     {
@@ -255,8 +253,3 @@ def _wrapped(name: str, image: str) -> str | None:
     if "runpod" in image or "worker-vllm" in image:
         return _RUNPOD.get(name)
     return _NIM.get(name)
-
-
-def takes_negation(version: Version | None) -> bool:
-    """Whether --no-enforce-eager exists."""
-    return version is None or not version.before(0, 9, 0)

@@ -34,8 +34,6 @@ MOVED: Final[Mapping[str, str]] = {
     "VLLM_FLASH_ATTN_VERSION": "--attention-config.flash_attn_version",
 }
 
-# Variables that scripts around vLLM read; vLLM itself does not, and warns of them.
-OF_WRAPPERS: Final = frozenset({"VLLM_ADDITIONAL_ARGS", "VLLM_EXTRA_ARGS", "VLLM_ARGS", "VLLM_OPTIONAL_ARGS"})
 SERVICE_LINK: Final = re.compile(r"VLLM_(?:SERVICE_(?:HOST|PORT\w*)|PORT(?:_\d+_TCP\w*)?)")
 
 # What else vLLM, PyTorch and the wrappers read, by who reads it, and a reader of a report may see.

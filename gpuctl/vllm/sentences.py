@@ -160,11 +160,10 @@ def _profile(reader: Collected, line: Line, found: re.Match[str]) -> None:
     """v0.6.4 alone sums up in one line."""
     attempt = reader.attempt(line, MEMORY)
     _engine(attempt, line)
-    total, peak, non_torch, kv, utilization = (float(each) for each in found.groups())
+    total, _with_weights, non_torch, kv, utilization = (float(each) for each in found.groups())
     attempt.rank(line, total=total, non_torch=non_torch, kv=kv, budget=round(total * utilization, 2))
     attempt.set(utilization=utilization)
     attempt.show(line)
-    del peak  # it holds the weights, so it is no activation peak
 
 
 def _budget(reader: Collected, line: Line, found: re.Match[str]) -> None:

@@ -34,7 +34,7 @@ def shown(check: CheckItem, *, whole: bool = False) -> str:
     on = canvas(Console(file=stream, width=120))
     if whole:
         for view in views(check):
-            draw_engine(view, check, on)
+            draw_engine(view, on)
     else:
         draw_engines(views(check), check, on)
     return stream.getvalue()
