@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from gpuctl.facts.nodes import Output
-from gpuctl.nvidia.lines import Form, scan
+from gpuctl.nvidia.lines import ALIKE, Form, scan
 from gpuctl.nvidia.output import Said, Trouble, shortened
 from gpuctl.nvidia.profile import Profile, parse
 
@@ -58,6 +59,7 @@ class ComputeInstances(msgspec.Struct, frozen=True):
     said: tuple[Said, ...] = ()
 
 
+@lru_cache(maxsize=ALIKE)
 def parse_gpu_instances(output: Output) -> GpuInstances:
     """Reads the answer to `nvidia-smi mig -lgi`."""
     scanned = scan(output, _LGI, _NOTHING)
@@ -78,6 +80,7 @@ def parse_gpu_instances(output: Output) -> GpuInstances:
     return GpuInstances(tuple(found), tuple(said))
 
 
+@lru_cache(maxsize=ALIKE)
 def parse_compute_instances(output: Output) -> ComputeInstances:
     """Reads the answer to `nvidia-smi mig -lci`."""
     scanned = scan(output, _LCI, _NOTHING)

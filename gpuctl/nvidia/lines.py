@@ -9,6 +9,7 @@ from typing import Final
 from gpuctl.facts.nodes import Output
 from gpuctl.nvidia.output import Said, Trouble, judged, readable, shortened, too_long
 
+ALIKE: Final = 256  # texts without UUIDs that are remembered: nodes of one kind print the same
 _BORDER: Final = r"[ \t]*\+[-=+]+\+[ \t]*|[ \t]*\|[-=+ ]+\|[ \t]*"
 _HEADING: Final = (
     r"[ \t]*\|(?!.*\bMIG \d)[ \t]*[^\d\s|].*\|[ \t]*"  # begins with a word, where a row has a number

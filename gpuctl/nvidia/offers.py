@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from gpuctl.facts.nodes import Output
-from gpuctl.nvidia.lines import Form, scan
+from gpuctl.nvidia.lines import ALIKE, Form, scan
 from gpuctl.nvidia.output import Said, Trouble, shortened
 from gpuctl.nvidia.profile import Profile, parse
 
@@ -59,6 +60,7 @@ class Placements(msgspec.Struct, frozen=True):
     said: tuple[Said, ...] = ()
 
 
+@lru_cache(maxsize=ALIKE)
 def parse_offers(output: Output) -> Offers:
     """Reads the answer to `nvidia-smi mig -lgip`."""
     scanned = scan(output, _LGIP, _NOTHING)
@@ -84,6 +86,7 @@ def _number(text: str) -> float | None:
         return None
 
 
+@lru_cache(maxsize=ALIKE)
 def parse_placements(output: Output) -> Placements:
     """Reads the answer to `nvidia-smi mig -lgipp`."""
     scanned = scan(output, _LGIPP, _NOTHING)

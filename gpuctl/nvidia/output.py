@@ -93,7 +93,7 @@ def readable(output: Output) -> str:
     if output.stderr and (output.code or not text.strip()):
         text = f"{text}\n{output.stderr}" if text else output.stderr
     text = text[: LARGEST + 1]
-    if text.isascii() and text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
