@@ -185,7 +185,7 @@ def moments() -> Iterator[object]:
         yield pytest.param(moment, marks=[pytest.mark.api_faults] if number % 4 else [])
 
 
-@pytest.mark.parametrize("moment", moments())
+@pytest.mark.parametrize("moment", [*moments()])
 def test_at_any_moment(bed: Bed, moment: float, tmp_path: Path) -> None:
     with program(tmp_path, bed.kubeconfig, "--dry-run=all") as process:
         wait(lambda: listens(process), 60, "the program")

@@ -19,6 +19,7 @@ LOGGED_AT = "2026-11-30T10:00:00.000000000Z"
 @contextmanager
 def scene(bed: Bed) -> Iterator[None]:
     """Nodes with GPUs, queues with jobs, and engines that serve and have logged their start."""
+    _await_gone(bed)
     nodes = build_healthy(bed)
     try:
         _log(bed)
@@ -33,8 +34,12 @@ def _clear(bed: Bed) -> None:
     bed.kubectl("delete", "clusterlogs", SERVING, "--ignore-not-found")
     bed.kubectl("delete", "-f", str(SCENARIO), "--ignore-not-found", "--wait=false")
     for namespace in NAMESPACES:
-        bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
-    bed.kubectl("wait", "--for=delete", "--timeout=120s", *(f"namespace/{each}" for each in NAMESPACES))
+        bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+
+
+def _await_gone(bed: Bed) -> None:
+    """An earlier scene takes its time to go."""
+    bed.kubectl("wait", "--for=delete", "--timeout=180s", *(f"namespace/{each}" for each in NAMESPACES))
 
 
 def _log(bed: Bed) -> None:
