@@ -56,7 +56,7 @@ def _finding(group: Group) -> Finding:
     return Finding(
         code=CODES[cause.trouble],
         object=queue,
-        message=f"{who(group)}, {waits(group)} in ClusterQueue {queue.name} for ever: {_says(group)}",
+        message=f"{who(group)} {waits(group)} in ClusterQueue {queue.name} for ever: {_says(group)}",
         evidence=tuple(_evidence(group)),
         look=f"{describe(group.first.ref)}; {queue_view(queue.name)}",
         remedy=_remedy(group),

@@ -79,7 +79,7 @@ def _finding(group: Group, severity: Severity, dead: Ref | None) -> Finding:
         code=codes.NO_MANAGER if silent else CODES[cause.trouble],
         object=queue,
         message=(
-            f"{who(group)}, {waits(group)} in ClusterQueue {queue.name}: "
+            f"{who(group)} {waits(group)} in ClusterQueue {queue.name}: "
             f"{_says(group, dead if silent else None)}"
         ),
         evidence=tuple(_evidence(group)),

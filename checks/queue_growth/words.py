@@ -56,10 +56,12 @@ def counted(number: int, what: str) -> str:
 
 
 def who(group: Group) -> str:
-    """`3 Workloads of team-a and team-b, the oldest (team-a/train-1) for 3h2m`."""
-    about = group.first.metadata
-    oldest = f"the oldest ({about.namespace}/{about.name}) for {span(group.longest)}"
-    return f"{counted(len(group.members), 'Workload')} of {some(group.namespaces)}, {oldest}"
+    """`Workload team-a/train-1 (3h2m)`, or `3 Workloads of team-a, the oldest (team-a/train-1) for 3h2m,`."""
+    about, number = group.first.metadata, len(group.members)
+    first, waited = f"{about.namespace}/{about.name}", span(group.longest)
+    if number == 1:
+        return f"Workload {first} ({waited})"
+    return f"{number} Workloads of {some(group.namespaces)}, the oldest ({first}) for {waited},"
 
 
 def verb(number: int, one: str, many: str) -> str:
