@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import gpuctl
-from gpuctl.checks import kueue_webhooks
+from gpuctl.checks import kueue_webhooks, queue_growth
 
 ROOMS = {
     "kueue": Path(gpuctl.__file__).parent / "kueue",
     "kueue_webhooks": Path(kueue_webhooks.__file__).parent,
+    "queue_growth": Path(queue_growth.__file__).parent,
 }
 USES = {
     # One list that can't be read becomes a hole; the others are still judged.
@@ -26,6 +27,16 @@ USES = {
         "DRY_RUN",
         # Touched through value() alone.
         "manager_configurations",
+        # What queues rest on, part by part: each touched through told(), value() or as_collection() where a
+        # judgement comes to depend on it; a queue in no cohort needs nothing of cohorts.
+        "LOCAL_QUEUES", "COHORTS", "FLAVORS", "TOPOLOGIES", "ADMISSION_CHECKS", "WORKLOADS",
+        "JOBS", "NODES", "ALL_PODS", "settings_of_the_manager",
+        # Draws the chain from flavor to pods, where it is known.
+        "flavors_on_the_machine",
+    },
+    "queue_growth": {
+        # A manager that does not answer takes the blame for what is not looked at; unknown takes none.
+        "kueue_managers",
     },
     "kueue_webhooks": {
         # Only adds to a sentence or a remedy: how many namespaces, which Deployment to restart.
