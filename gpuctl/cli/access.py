@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from gpuctl.cli.flags import with_flags
 
 if TYPE_CHECKING:
     from gpuctl.cluster.connection import Access
@@ -71,32 +71,13 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def with_access(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a verb kubectl's global flags and hands them to it as its parameter `access`."""
-
-    def wrapper(**given: Any) -> None:
-        flags = {name: given.pop(name) for name in _FLAGS}
-        command(**given, access=_access(flags))
-
-    # Access is heavy to import and not needed to parse: any stand-in serves for its annotation.
-    signature = inspect.signature(command, eval_str=True, locals={"Access": object})
-    own = [each for each in signature.parameters.values() if each.name != "access"]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _FLAGS.items()
-    ]
-    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *added]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
-    wrapper.__doc__ = command.__doc__
-    wrapper.__name__ = command.__name__
-    return wrapper
-
-
-def _access(flags: dict[str, Any]) -> Access:
+def _access(*, as_group: list[str] | None, request_timeout: str | None, **flags: Any) -> Access:
     from gpuctl.cli.duration import seconds
     from gpuctl.cluster.connection import Access
 
-    timeout = flags.pop("request_timeout")
-    groups = tuple(flags.pop("as_group") or ())
-    return Access(**flags, as_groups=groups, request_timeout=seconds(timeout) if timeout else None)
+    timeout = seconds(request_timeout) if request_timeout else None
+    return Access(**flags, as_groups=tuple(as_group or ()), request_timeout=timeout)
+
+
+with_access = with_flags("access", _FLAGS, _access)
+"""Gives a verb kubectl's global flags and hands them to it as its parameter `access`."""

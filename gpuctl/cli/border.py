@@ -49,7 +49,7 @@ def guarded(run: Callable[[], object]) -> NoReturn:
 
 def warn(message: str) -> None:
     """Tells the person something beside the result. stdout belongs to data alone."""
-    print(f"gpuctl: {_shown(message)}", file=sys.stderr)
+    sys.stderr.write(f"gpuctl: {_shown(message)}\n")  # in one piece: reads in other threads tell things too
 
 
 def _shown(message: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from gpuctl.cli.flags import with_flags
 
 if TYPE_CHECKING:
     from gpuctl.cluster.probe import Probing
@@ -86,28 +87,6 @@ class Looking:
         }
 
 
-def with_looking(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a verb the flags of looking into nodes and hands them to it as its parameter `looking`."""
-
-    def wrapper(**given: Any) -> None:
-        flags = {name: given.pop(name) for name in _FLAGS}
-        command(**given, looking=_looking(**flags))
-
-    names = {"Access": object, "Looking": object}  # heavy to import, and not needed to parse
-    signature = inspect.signature(command, eval_str=True, locals=names)
-    own = [each for each in signature.parameters.values() if each.name != "looking"]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _FLAGS.items()
-    ]
-    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *added]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
-    wrapper.__doc__ = command.__doc__
-    wrapper.__name__ = command.__name__
-    return wrapper
-
-
 def _looking(
     *,
     probe: str,
@@ -147,3 +126,7 @@ def _ask(question: str) -> bool:
     except OSError:
         return False
     return answer.strip().lower() in ("y", "yes")
+
+
+with_looking = with_flags("looking", _FLAGS, _looking)
+"""Gives a verb the flags of looking into nodes and hands them to it as its parameter `looking`."""

@@ -10,6 +10,7 @@ from junitparser import JUnitXml
 from tests.cli.program import DEGRADED, HEALTHY, gpuctl
 
 CHECK = "kueue-webhooks"
+UNPROVEN = "the healthy cluster without its proofs"
 
 
 @pytest.mark.parametrize(
@@ -17,17 +18,18 @@ CHECK = "kueue-webhooks"
     [
         ((HEALTHY,), 0, ""),
         ((HEALTHY, "-n", "default"), 3, "something was judged"),
-        ((HEALTHY, "--require-proof"), 3, "all that is required was judged"),
-        ((HEALTHY, "--min-coverage", "100"), 3, "all that is required was judged"),
+        ((UNPROVEN, "--require-proof"), 3, "all that is required was judged"),
+        ((UNPROVEN, "--min-coverage", "100"), 3, "all that is required was judged"),
         ((HEALTHY, "-n", "default", "--require", CHECK), 3, "something was judged"),
         ((DEGRADED, "--require-proof"), 1, ""),
     ],
 )
 def test_the_file_is_red_where_the_exit_code_is(
-    tmp_path: Path, arguments: tuple[str, ...], code: int, case: str
+    tmp_path: Path, unproven: Path, arguments: tuple[str, ...], code: int, case: str
 ) -> None:
     file = tmp_path / "gpuctl.xml"
-    result = gpuctl("check", CHECK, "--from", *arguments, "-o", f"junit={file}")
+    source, *more = (str(unproven) if each == UNPROVEN else each for each in arguments)
+    result = gpuctl("check", CHECK, "--from", source, *more, "-o", f"junit={file}")
     suites = JUnitXml.fromfile(str(file))
     assert result.returncode == code
     assert bool(suites.failures + suites.errors) == bool(code)

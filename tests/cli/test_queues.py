@@ -30,7 +30,7 @@ def test_json_is_whole_and_ascii() -> None:
     told = json.loads(result.stdout)
     assert {each["name"] for each in told["items"]} == {"research", "training"}
     (research,) = [each for each in told["items"] if each["name"] == "research"]
-    assert research["pending"] == len(research["waiting"]) == 12
+    assert research["pending"] == len(research["waiting"]) == 13
 
 
 def test_exit_codes() -> None:

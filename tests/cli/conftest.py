@@ -1,0 +1,18 @@
+"""Snapshots for tests of the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import HEALTHY
+
+
+@pytest.fixture(scope="session")
+def unproven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The healthy cluster, of which nobody has tried anything."""
+    folder = tmp_path_factory.mktemp("unproven") / "healthy"
+    shutil.copytree(HEALTHY, folder, ignore=shutil.ignore_patterns("dry-run", "tls"))
+    return folder
