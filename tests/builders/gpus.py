@@ -171,7 +171,7 @@ class GpuCluster:
         return [*map(self._node, self.nodes), *sets, *pods, config_map(self.config), *self.extra]
 
     def _node(self, node: GpuNode) -> Mapping[str, Any]:
-        manifest = json.loads(json.dumps(node.manifest))
+        manifest: dict[str, Any] = json.loads(json.dumps(node.manifest))
         manifest["status"]["conditions"] = list(self.conditions)
         manifest["status"]["allocatable"] |= {name: str(count) for name, count in self.allocatable.items()}
         manifest["metadata"]["managedFields"] = list(self.written)

@@ -40,7 +40,7 @@ def written(minutes: float, *labels: str, manager: str = "nvidia-mig-manager") -
     from tests.memory import A_MOMENT
 
     time = (A_MOMENT - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    fields = {"f:metadata": {"f:labels": {f"f:{PREFIX}{name}": {} for name in labels}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{PREFIX}{name}": {} for name in labels}}}
     return [
         {
             "manager": manager,
@@ -504,7 +504,7 @@ def test_other_owners_are_told_and_not_judged() -> None:
     hami = replace(offering(sliced(), gpu=10), name="gpu-1")
     of = cluster(hami)
     items = of.items
-    items[0]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "x"}  # type: ignore[index]
+    items[0]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "x"}
     reader = of.reader
     reader.items = items
     from gpuctl.audit.judge import judge

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +130,14 @@ class Queues:
         found = json.loads(listed).get("status", {}).get("conditions", ())
         return {each["type"]: f"{each['status']} {each['reason']}" for each in found}
 
+    def _is_admitted(self, name: str) -> bool:
+        return self.conditions(name).get("Admitted", "").startswith("True")
+
     def admitted(self, *names: str) -> None:
         """Until all of these are."""
         for name in names:
             self.bed.wait(
-                lambda name=name: self.conditions(name).get("Admitted", "").startswith("True"),
+                partial(self._is_admitted, name),
                 30,
                 f"admission of {name}",
             )

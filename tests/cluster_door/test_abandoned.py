@@ -54,7 +54,12 @@ def test_nor_beside_a_finished_record(tmp_path: Path, read: Callable[[Recorder],
 
 def test_nor_does_a_round_in_it(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "stored")
-    with pytest.raises(CannotRecord, match="abandoned"), recorder.round(1) as later:
-        recorder.abandon()
-        later.items(Pod.of, "v1", [Pod], PAGE)
+
+    def written_on() -> None:
+        with recorder.round(1) as later:
+            recorder.abandon()
+            later.items(Pod.of, "v1", [Pod], PAGE)
+
+    with pytest.raises(CannotRecord, match="abandoned"):
+        written_on()
     assert list(tmp_path.iterdir()) == []

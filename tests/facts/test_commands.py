@@ -51,7 +51,12 @@ class Counting(MemoryReader):
         return Known(None)
 
 
-TOLD = {("a", "one"): "x", ("b", "one"): "xyz", ("a", "two"): "", ("b", "two"): Unknown(Reason.TIMEOUT)}
+TOLD: dict[tuple[str, str], Output | str | Unknown] = {
+    ("a", "one"): "x",
+    ("b", "one"): "xyz",
+    ("a", "two"): "",
+    ("b", "two"): Unknown(Reason.TIMEOUT),
+}
 
 
 def test_commands_on_the_same_nodes_share_a_call() -> None:

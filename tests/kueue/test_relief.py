@@ -34,7 +34,7 @@ def diagnosed(made: World) -> Diagnosed:
 
 
 def test_the_sentence_of_the_issue() -> None:
-    own = {"nominalQuota": "2", "borrowingLimit": "0"}
+    own: dict[str, object] = {"nominalQuota": "2", "borrowingLimit": "0"}
     found = diagnosed(world(own, {"nominalQuota": "4"}, (0, 0), 5))
     (group,) = found.groups
     assert group.cause.trouble is Trouble.NEVER_FITS

@@ -26,7 +26,7 @@ def drawn(nodes: list[NodePicture], **options: Any) -> str:
     console = Console(file=page, force_terminal=False, width=200, **options)
     draw_nodes(nodes, canvas(console))
     page.flush()
-    return page.buffer.getvalue().decode(page.encoding)  # type: ignore[attr-defined]
+    return page.buffer.getvalue().decode(page.encoding)
 
 
 def held_by(uuid: str, uid: str) -> str:

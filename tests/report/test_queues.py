@@ -38,7 +38,7 @@ def drawn(draw: object, what: object, encoding: str = "utf-8", *, terminal: bool
     console = Console(file=file, force_terminal=terminal, width=160, color_system=None, legacy_windows=False)
     draw(what, canvas(console))  # type: ignore[operator]
     file.flush()
-    return file.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    return file.buffer.getvalue().decode(encoding)
 
 
 def test_a_table_has_a_line_for_each_queue() -> None:
@@ -114,7 +114,7 @@ def test_the_chain_names_its_first_broken_link() -> None:
     world = healthy()
     (queue,) = pictures(world)
     text = drawn(draw_queue, queue)
-    assert "ResourceFlavor h100 → gpu=h100 → 1 node → 8 nvidia.com/gpu → 8 promised in all → ClusterQueue" in text
+    assert "ResourceFlavor h100 → gpu=h100 → 1 node → 8 nvidia.com/gpu → 8 promised in all → Cluster" in text
     assert "8 Workloads with quota, 3 waiting → 8 pods" in text
     assert "first broken link" not in text
     world.one("Node", "gpu-1")["metadata"]["labels"] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from gpuctl.audit.judge import Verdict
 from tests.builders.kueue import Cluster
@@ -70,7 +71,8 @@ def test_a_transformation_covers_a_resource() -> None:
     world = World()
     world.namespace("team-a")
     world.flavor()
-    world.node(**{"nvidia.com/mig-1g.10gb": "7"})
+    slices: Any = {"nvidia.com/mig-1g.10gb": "7"}
+    world.node(**slices)
     world.queue(quota={"h100": {"example.com/accelerator-memory": "70Gi"}})
     world.local_queue()
     world.workload("slices", pod_sets=[pods({"nvidia.com/mig-1g.10gb": "2"})])

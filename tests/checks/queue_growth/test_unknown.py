@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -99,8 +100,8 @@ def test_every_form_of_a_quota_means_the_same(quota: object) -> None:
     assert "at most 8 can be given" in found.one("CQG020").message
 
 
-def watched(*counts: int) -> dict[object, list[object]]:
-    rounds = {}
+def watched(*counts: int) -> dict[datetime, list[dict[str, Any]]]:
+    rounds: dict[datetime, list[dict[str, Any]]] = {}
     for number, count in enumerate(counts):
         world = World()
         world.queue()["status"]["pendingWorkloads"] = count
