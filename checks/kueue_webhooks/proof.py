@@ -14,7 +14,14 @@ from gpuctl.audit.finding import Code, Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.kueue_webhooks import codes
 from gpuctl.checks.kueue_webhooks.manager import cause
-from gpuctl.checks.kueue_webhooks.words import Managers, Namespaces, consequences, restart, writer
+from gpuctl.checks.kueue_webhooks.words import (
+    Managers,
+    Namespaces,
+    consequence,
+    consequences,
+    restart,
+    writer,
+)
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Answer, Kind, Ref
 from gpuctl.facts.objects import CustomResourceDefinition
@@ -144,7 +151,7 @@ def _finding(
     reading: Reading, answer: Answer, kind: Kind, called: Installation | None, around: Around
 ) -> Finding:
     subject = called.service if called else Ref(CustomResourceDefinition.of, kind.resource)
-    effect = f": {consequences(called, around.namespaces)}" if called else ""
+    effect = f": {_effect(called, reading, around.namespaces)}" if called else ""
     lasted = f" for {answer.lasted:.0f} s" if reading.meaning is Meaning.TRANSIENT else ""
     return Finding(
         code=CODES[reading.meaning],
@@ -156,6 +163,16 @@ def _finding(
         mark="" if kind == RESOURCE_FLAVOR else kind.plural,
         cause=_cause(reading, called, around.managers),
     )
+
+
+def _effect(called: Installation, reading: Reading, namespaces: Namespaces) -> str:
+    """What fails with this webhook: where its caBundle is at fault, its own configuration; else all."""
+    for registration in called.registrations:
+        if reading.meaning in CERTIFICATE and any(
+            hook.name == reading.webhook for hook in registration.hooks
+        ):
+            return consequence(registration, registration.hooks, namespaces)
+    return consequences(called, namespaces)
 
 
 def _cause(reading: Reading, called: Installation | None, managers: Managers) -> str:

@@ -130,10 +130,15 @@ def test_a_baseline_and_a_diff_of_real_reports(tmp_path: Path) -> None:
 
 def test_waivers_hold_until_they_expire(tmp_path: Path) -> None:
     policy = tmp_path / "gpuctl.yaml"
-    waiver = "{code: KWH001, reason: window, owner: sre, expires: %s}"
-    policy.write_text(f"waivers: [{waiver % '2999-01-01'}]\n")
+
+    def waived(until: str) -> str:
+        codes = ("KWH001", "KWH090")
+        items = (f"{{code: {code}, reason: window, owner: sre, expires: {until}}}" for code in codes)
+        return f"waivers: [{', '.join(items)}]\n"
+
+    policy.write_text(waived("2999-01-01"))
     assert gpuctl("check", CHECK, "--from", DEGRADED, cwd=tmp_path).returncode == 0
-    policy.write_text(f"waivers: [{waiver % '2001-01-01'}]\n")
+    policy.write_text(waived("2001-01-01"))
     expired = gpuctl("check", CHECK, "--from", DEGRADED, cwd=tmp_path)
     assert expired.returncode == 1
     assert "expired on 2001-01-01" in expired.stdout

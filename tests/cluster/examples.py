@@ -4,88 +4,36 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
-from gpuctl.audit.catalogue import catalogue
-from gpuctl.audit.policy import BUILT_IN, POLICY
-from gpuctl.cluster.connection import Access, connect
-from gpuctl.cluster.live import LiveReader
-from gpuctl.cluster.record import Recorder
-from gpuctl.facts.fact import Objects
-from gpuctl.facts.gather import gather
-from gpuctl.facts.kinds import Kind, View
+from tests.builders import vllm as make
+from tests.builders.gpus import OPERANDS
 
 from .bed import Bed, lifecycle
 from .bed.kueue import CONFIGURATIONS
 from .bed.simulated import SimulatedNodes, gpu_node
-from .standins import nvidia_smi
+from .gpuctl import run
+from .test_mig_consistency import operand_pods, serve
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-KUEUE = ("v1beta2", "v1beta1")
-COMMANDS = {
-    "nvidia-smi-L": ("-L",),
-    "nvidia-smi-mig-lgi": ("mig", "-lgi"),
-    "nvidia-smi-mig-lci": ("mig", "-lci"),
-    "nvidia-smi-mig-lgip": ("mig", "-lgip"),
-}
-# What the cluster holds beside what the checks declare: whoever reads the example will look for it.
-KINDS = (
-    Kind("", ("v1",), "Node", "nodes", namespaced=False),
-    Kind("", ("v1",), "Pod", "pods", namespaced=True),
-    Kind("batch", ("v1",), "Job", "jobs", namespaced=True),
-    Kind("kueue.x-k8s.io", KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False),
-    Kind("kueue.x-k8s.io", KUEUE, "ClusterQueue", "clusterqueues", namespaced=False),
-    Kind("kueue.x-k8s.io", KUEUE, "Workload", "workloads", namespaced=True),
-)
+SETTLED = 400  # seconds after which a change on a node or in a queue is no longer taken for one under way
+STARTED = "2026-11-30T10:00:00.000000000Z"
 
 
-def view(kind: Kind) -> type[View]:
-    class Any(View, frozen=True):
-        of: ClassVar[Kind] = kind
-
-    return Any
-
-
-def capture(bed: Bed, nodes: SimulatedNodes, name: str) -> None:
-    """Stores the cluster as it is now: what the checks read, the kinds above, and what the nodes tell."""
+def capture(bed: Bed, name: str) -> None:
+    """Stores the cluster as it is now, with all that may be asked of it, as a person would take it."""
     with tempfile.TemporaryDirectory() as scratch:
         taken = Path(scratch) / name
-        recorder = Recorder(taken)
-        reader = LiveReader(connect(Access(kubeconfig=str(bed.kubeconfig))), 60, sink=recorder)
-        wanted = [need for check in catalogue().checks for need in check.needs]
-        gather([*wanted, *(Objects(view(kind)) for kind in KINDS)], reader, {POLICY: BUILT_IN["default"]})
-        recorder.close(reader.source())
-        _ask_nodes(nodes, taken)
+        asks = ("--probe", "exec", "--dry-run", "all", "--deadline", "300s", "--probe-timeout", "120s")
+        result = run("check", "-q", "--save", str(taken), *asks, kubeconfig=bed.kubeconfig)
+        print(result.stdout, result.stderr)
         shutil.rmtree(EXAMPLES / name, ignore_errors=True)
         shutil.copytree(taken, EXAMPLES / name)
-
-
-def _ask_nodes(nodes: SimulatedNodes, taken: Path) -> None:
-    for node in nodes.names:
-        folder = taken / "nodes" / node
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, arguments in COMMANDS.items():
-            _ask(nodes.state_file(node), arguments, folder / file)
-
-
-def _ask(state: Path, arguments: tuple[str, ...], file: Path) -> None:
-    """The stand-in's own answer: the simulated kubelet would hide the exit code."""
-    answer = subprocess.run(
-        [sys.executable, nvidia_smi.__file__, *arguments],
-        env={"NVIDIA_SMI_STATE": str(state)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    file.with_suffix(".txt").write_text(answer.stdout)
-    if answer.returncode:
-        file.with_suffix(".err").write_text(f"exit {answer.returncode}\n{answer.stderr}")
 
 
 def job(number: int, namespace: str, queue: str, resource: str, amount: int) -> dict[str, object]:
@@ -113,6 +61,23 @@ def submit(bed: Bed, pods: Iterator[dict[str, object]]) -> None:
     bed.kubectl("create", "-f", "-", input=items)
 
 
+def log_engines(bed: Bed) -> None:
+    """What the simulated nodes answer when they are asked for an engine's log."""
+    file = bed.folder / "engine.log"
+    text = make.eager_log("0.11.0")
+    file.write_text("".join(f"{STARTED} stdout F {line}\n" for line in text.splitlines()))
+    logs: dict[str, Any] = {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterLogs",
+        "metadata": {"name": "serving"},
+        "spec": {
+            "selector": {"matchNamespaces": ["serving"]},
+            "logs": [{"containers": ["vllm"], "logsFile": str(file)}],
+        },
+    }
+    bed.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(logs))
+
+
 def build_healthy(bed: Bed) -> SimulatedNodes:
     nodes = SimulatedNodes(bed)
     nodes.add(
@@ -120,10 +85,13 @@ def build_healthy(bed: Bed) -> SimulatedNodes:
         gpu_node("gpu-02", strategy="none", profiles=[None] * 8),
         gpu_node("gpu-03", strategy="single", profiles=[["3g.40gb"] * 2] * 2),
     )
+    serve(bed)
+    log_engines(bed)
     bed.kubectl("apply", "--server-side", "-f", str(SCENARIO))
     submit(bed, (job(number, "team-a", "slices", "nvidia.com/mig-1g.10gb", 2) for number in range(2)))
     submit(bed, (job(number, "team-b", "gpus", "nvidia.com/gpu", 2) for number in range(2)))
     bed.wait(lambda: _running(bed) >= 4, 90, "the admitted pods")
+    bed.wait(lambda: operand_pods(bed) >= len(nodes.names) * (len(OPERANDS) - 1), 120, "pods of the operands")
     return nodes
 
 
@@ -135,11 +103,12 @@ def _running(bed: Bed) -> int:
 
 
 def degrade(bed: Bed, nodes: SimulatedNodes) -> None:
-    """A backlog, a flavor that was deleted while in use, a node that lost its slices, and a dead webhook."""
+    """A backlog, in it what can never fit, a deleted flavor in use, lost slices, and a dead webhook."""
     submit(bed, (job(number, "team-a", "slices", "nvidia.com/mig-1g.10gb", 2) for number in range(10, 22)))
+    submit(bed, iter([job(30, "team-a", "slices", "nvidia.com/mig-1g.10gb", 6)]))
     bed.kubectl("delete", "resourceflavor", "whole-h100", "--wait=false")
     nodes.write("gpu-01", gpu_node("gpu-01", profiles=[["1g.10gb"] * 7, []]).state)
-    bed.wait(lambda: _pending(bed) == 12, 60, "the backlog")
+    bed.wait(lambda: _pending(bed) == 13, 60, "the backlog")
     bed.kueue.freeze_rotator()
     for bundle in bed.kueue.bundles():
         if bundle.resource == CONFIGURATIONS[0]:
@@ -157,9 +126,10 @@ def main() -> None:
         lifecycle.temporary(logs=Path(logs) / "cluster") as bed,
     ):
         nodes = build_healthy(bed)
-        capture(bed, nodes, "healthy")
+        capture(bed, "healthy")
         degrade(bed, nodes)
-        capture(bed, nodes, "degraded")
+        time.sleep(SETTLED)
+        capture(bed, "degraded")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ def gate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def waive(folder: Path, days: int) -> None:
-    """The example's policy, its waiver ending so many days from now."""
+    """The example's policy, its waivers ending so many days from now."""
     day = (datetime.now(UTC) + timedelta(days=days)).date()
     text, changed = EXPIRES.subn(f"expires: {day}", (CI / "gpuctl.yaml").read_text())
-    assert changed == 1
+    assert changed == 2
     (folder / "gpuctl.yaml").write_text(text)
 
 
@@ -65,8 +65,8 @@ def test_the_gate_passes_on_a_healthy_cluster_and_leaves_its_reports(tmp_path: P
     assert JUnitXml.fromfile(str(reports / "gpuctl.xml")).failures == 0
 
 
-def test_the_gate_fails_on_what_it_could_not_judge(tmp_path: Path) -> None:
-    result = gate(tmp_path, CHECK, "--from", HEALTHY, "--require-proof")
+def test_the_gate_fails_on_what_it_could_not_judge(tmp_path: Path, unproven: Path) -> None:
+    result = gate(tmp_path, CHECK, "--from", str(unproven), "--require-proof")
     assert result.returncode == 3
     assert "could not be judged" in result.stderr
     assert gate(tmp_path, "--no-such-option").returncode == 2

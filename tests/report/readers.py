@@ -52,6 +52,9 @@ def _junit(text: str) -> Seen:
     properties = {item.name: item.value for item in suite(text).properties()}
     for case in suite(text):
         assert len(case.result) <= 1
+        if case.classname == "gpuctl":  # an error for the run as a whole: no assertion stands for it
+            assert case.is_error
+            continue
         verdicts[_verdict(case)] += 1
     assert {name: int(properties[f"outcome.verdict.{name}"]) for name in VERDICTS} == _all(verdicts)
     return Seen(_all(verdicts), int(properties["outcome.exitCode"]))

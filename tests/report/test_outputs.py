@@ -19,7 +19,9 @@ def test_junit_keeps_unknown_and_unproven_apart_from_passed() -> None:
     proven, unproven = suite(rendered(UNPROVEN, "junit"))
     assert proven.is_passed
     assert unproven.result[0].message == "not proven: not-asked: no dry run was made"
-    assert {case.result[0].type for case in suite(rendered(EMPTY, "junit"))} == {"not-applicable"}
+    *checked, lack = suite(rendered(EMPTY, "junit"))
+    assert {case.result[0].type for case in checked} == {"not-applicable"}
+    assert (lack.is_error, lack.classname) == (True, "gpuctl")
 
 
 def test_junit_counts_what_the_policy_accepts_as_skipped() -> None:
@@ -81,8 +83,9 @@ def test_github_makes_one_annotation_of_what_one_sentence_tells() -> None:
     ]
 
 
-@pytest.mark.parametrize(("of", "lines"), [(CLEAN, 1), (BROKEN, 4), (UNPROVEN, 1), (EMPTY, 1)])
-def test_the_short_form_has_failures_unknowns_and_the_last_line(of: object, lines: int) -> None:
+@pytest.mark.parametrize(("of", "lines"), [(CLEAN, 2), (BROKEN, 5), (UNPROVEN, 2), (EMPTY, 2)])
+def test_the_short_form_has_the_cluster_failures_unknowns_and_the_last_line(of: object, lines: int) -> None:
     text = short(of)  # type: ignore[arg-type]
     assert len(text.splitlines()) == lines
+    assert text.startswith("snapshot memory")
     assert text.splitlines()[-1].endswith(".")

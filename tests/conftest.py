@@ -1,4 +1,4 @@
-"""Snapshots for tests of the command line."""
+"""Snapshots that tests of several rooms judge."""
 
 from __future__ import annotations
 
