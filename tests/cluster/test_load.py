@@ -2,6 +2,9 @@
 
 import json
 import os
+import statistics
+import subprocess
+import sys
 import time
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from .bed import Bed
 from .bed.load import loaded, namespace, node
 
+PAIRS = 5
 QUIET = 3  # of the load average, for two processors: nobody else is at work
 
 
@@ -33,5 +37,28 @@ def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
         conditions = r'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
         ready = bed.kubectl("get", "nodes", "-o", conditions).split()
         assert ready.count("True") >= 2000
+        ratio, peak = compared(bed)
     assert took < (120 if quiet else 300)
+    assert ratio <= 1, f"the list took {ratio:.2f} times as long as kubectl's"
+    assert peak <= 150, f"the list took {peak} MiB"
     bed.wait(bed.healthy, 60, "a healthy bed after the load")
+
+
+def compared(bed: Bed) -> tuple[float, int]:
+    """All pods listed by gpuctl and by `kubectl get --raw`, in turn: the median ratio, and gpuctl's MiB."""
+    ratios, peaks = [], []
+    bed.kubectl("annotate", "pods", "--all", "-n", namespace(0), "touched=yes", "--overwrite")
+    for _ in range(PAIRS):
+        ours = subprocess.run(
+            [sys.executable, "-m", "tests.cluster.list_pods", str(bed.kubeconfig)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        seconds, pods, peak = ours.stdout.split()
+        assert int(pods) >= 20_000
+        began = time.perf_counter()
+        bed.kubectl("get", "--raw", "/api/v1/pods")
+        ratios.append(float(seconds) / (time.perf_counter() - began))
+        peaks.append(int(peak))
+    return statistics.median(ratios), max(peaks)
