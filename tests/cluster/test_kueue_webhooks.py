@@ -165,8 +165,8 @@ class Fault:
 NOT_TRUSTED = frozenset({"KWH070", "KWH090"})  # reads that convert, and the served certificate
 NO_ANSWER = frozenset({"KWH070", "KWH080", "KWH093"})  # one process serves webhooks, conversion, visibility
 FAULTS = [
-    Fault(empty, {("KWH001", MUTATING)}, "have no caBundle"),
-    Fault(cut_in_half, {("KWH002", VALIDATING)}, "can't be read"),
+    Fault(empty, {("KWH001", MUTATING)}, "have no caBundle", also=NOT_TRUSTED),
+    Fault(cut_in_half, {("KWH002", VALIDATING)}, "can't be read", also=NOT_TRUSTED),
     Fault(one_older, {("KWH010", MUTATING)}, "another CA", also=NOT_TRUSTED),
     Fault(expired, {("KWH003", MUTATING), ("KWH003", VALIDATING)}, "expired", also=NOT_TRUSTED),
     Fault(no_replicas, {("KWH041", "kueue-controller-manager")}, "zero replicas", also=NO_ANSWER),
