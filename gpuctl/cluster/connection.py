@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
@@ -28,6 +29,7 @@ __all__ = ["Access", "CannotConnect", "Connection", "Reply", "connect"]
 
 CONNECT_SECONDS = 10.0  # an address where nobody answers must not use up the run
 SILENCE_SECONDS = 30.0  # nor may a server that takes a request and then says nothing
+SETTLING_SECONDS = 1.0
 LOGIN_SECONDS = 120.0  # a credentials plugin may open a browser
 CONNECTIONS = 64  # kept open; the reads of a run share them
 HEAD_BYTES = 2048
@@ -222,10 +224,14 @@ def _session(access: Access, seconds: float) -> _Session:
     interrupted, nor of one that comes too late."""
     deadline = Deadline.after(seconds)
     with TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True) as scratch:
+        login = in_background(lambda: _log_in(access, scratch))
         try:
-            return deadline.result("the login", in_background(lambda: _log_in(access, scratch)))
+            return deadline.result("the login", login)
         except NotKnown as late:
             raise CannotConnect(access, access.context, f"no credentials within {seconds:g} s") from late
+        finally:
+            # A credentials plugin that the same Ctrl-C ended lets the client go on: it would make files anew.
+            wait([login], timeout=SETTLING_SECONDS)
 
 
 def _log_in(access: Access, scratch: str) -> _Session:
