@@ -63,7 +63,8 @@ def shown_certificate(
         return
     doubts = tuple(_doubts(called, handshake))
     seconds = policy.checks.kueue_webhooks.rotation_seconds
-    if doubts and rotating([each.registration for each in doubts], handshake.at, seconds):
+    doubted = [each.registration for each in doubts]
+    if doubts and rotating(doubted, called.registrations, handshake.at, seconds):
         yield rotation(called)
         raise NotKnown(too_early(called))
     for meaning in dict.fromkeys(each.meaning for each in doubts):

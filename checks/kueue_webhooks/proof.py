@@ -103,7 +103,7 @@ def judged(answer: Answer, kind: Kind, around: Around) -> Iterator[Finding]:
     if reading.meaning in NOTHING_LEARNED and not _lasts(reading, answer):
         raise NotKnown(_nothing_learned(reading, kind))
     called = around.called(reading.webhook)
-    if called and reading.meaning in CERTIFICATE and _rotates(called, answer, around.policy):
+    if called and reading.meaning in CERTIFICATE and _rotates(called, reading, answer, around.policy):
         yield rotation(called)
         raise NotKnown(too_early(called))
     if reading.meaning in CODES:
@@ -114,8 +114,12 @@ def _lasts(reading: Reading, answer: Answer) -> bool:
     return reading.meaning is Meaning.TRANSIENT and answer.lasted >= LASTING
 
 
-def _rotates(called: Installation, answer: Answer, policy: Policy) -> bool:
-    return rotating(called.registrations, answer.at, policy.checks.kueue_webhooks.rotation_seconds)
+def _rotates(called: Installation, reading: Reading, answer: Answer, policy: Policy) -> bool:
+    seconds = policy.checks.kueue_webhooks.rotation_seconds
+    refused = [
+        each for each in called.registrations if any(hook.name == reading.webhook for hook in each.hooks)
+    ]
+    return rotating(refused or called.registrations, called.registrations, answer.at, seconds)
 
 
 def rotation(installation: Installation) -> Finding:

@@ -91,7 +91,8 @@ def _bundles(
     if not others or not keys:
         return
     registrations = list({each.source: each for each, _ in others}.values())
-    if rotating(registrations, now, policy.checks.kueue_webhooks.rotation_seconds):
+    written = manager.installation.registrations
+    if rotating(registrations, written, now, policy.checks.kueue_webhooks.rotation_seconds):
         yield rotation(manager.installation)
         raise NotKnown(too_early(manager.installation))
     counted = f"{len(others)} of {len(manager.installation.hooks)} caBundles"

@@ -28,7 +28,7 @@ from gpuctl.kueue.facts import (
 )
 from gpuctl.kueue.manager import Manager, container, diagnoses, is_ready, target
 from gpuctl.kueue.objects import GROUP, RESOURCE_FLAVOR, VERSIONS, Job, WebhookSecret, Workload
-from gpuctl.kueue.owners import is_rotating
+from gpuctl.kueue.owners import is_rotating, writer_is_owner
 from gpuctl.kueue.reach import NAME_LABEL, covers
 from gpuctl.kueue.registrations import Hook, Installation, Registration
 
@@ -297,6 +297,10 @@ def _secret_at(deployment: Deployment, manager: Manager, folder: str) -> str:
 SECRETS = Named(WebhookSecret, webhook_secrets)
 
 
-def rotating(registrations: Collection[Registration], at: datetime, seconds: int) -> bool:
-    """Whether any of these caBundles was written so shortly before that pods may still follow."""
-    return any(is_rotating(each, at, seconds) for each in registrations)
+def rotating(
+    doubted: Collection[Registration], written: Collection[Registration], at: datetime, seconds: int
+) -> bool:
+    """Whether the doubted caBundles are the owner's own work, and any of those `written` is so new that pods
+    and the rest may still follow. What somebody wrote by hand is no rotation, whatever the owner does."""
+    by_owner = all(writer_is_owner(each) for each in doubted)
+    return by_owner and any(is_rotating(each, at, seconds) for each in written)
