@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.cli.program import HEALTHY
 
@@ -16,3 +17,8 @@ def unproven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unproven") / "healthy"
     shutil.copytree(HEALTHY, folder, ignore=shutil.ignore_patterns("dry-run", "tls"))
     return folder
+
+
+# How long an example takes says something of the machine's other work, not of the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")

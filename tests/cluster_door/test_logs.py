@@ -126,14 +126,14 @@ def test_a_log_that_can_not_be_read_costs_itself_alone(
 def test_a_log_that_hangs_costs_its_own_time_only(
     api: FakeApi, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_logs, "SECONDS", 1.0)
+    monkeypatch.setattr(live_logs, "SECONDS", 4.0)
     api.on(path("slow"), fake.stall).on(path("drips"), fake.drip)
     names = [f"well-{number}" for number in range(30)]
     for name in names:
         api.on(path(name), written(name))
     started = time.monotonic()
     found = known(reader.logs([log("slow"), log("drips"), *(log(name) for name in names)], PLAIN))
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 10, "one after the other they would take a minute and more"
     assert {key.pod.name for key, _ in found.known()} == set(names)
     assert {gap.reason for gap in found.gaps()} == {Reason.TIMEOUT}
 
