@@ -64,6 +64,7 @@ _ROWS: tuple[tuple[str, Meaning], ...] = (
     ("connection refused", Meaning.REFUSED),
     ("connection reset by peer", Meaning.TRANSIENT),
     ("http2: ", Meaning.TRANSIENT),
+    ("TLS handshake timeout", Meaning.NO_NETWORK),
     ("context deadline exceeded", Meaning.NO_NETWORK),
     ("Client.Timeout", Meaning.NO_NETWORK),
     ("request canceled", Meaning.NO_NETWORK),

@@ -143,7 +143,7 @@ def proven(bed: Bed, snapshot: Path, code: str, *says: str) -> Answer:
     """One finding of the proof, with this code and these words, live and in the record of the run."""
     live = check("kueue-webhooks", "--save", str(snapshot), kubeconfig=bed.kubeconfig)
     findings = of(live, PROOF)
-    assert [each["code"] for each in findings] == [code], (findings, live.said)
+    assert [each["code"] for each in findings] == [code], (findings, reason_of(live, PROOF), live.said)
     told = findings[0]["message"] + findings[0]["evidence"][0]["observed"]
     assert all(words in told for words in says), told
     assert "nothing of it is stored" in live.said

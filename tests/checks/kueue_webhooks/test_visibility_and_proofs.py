@@ -159,6 +159,7 @@ FAILURES = {
     "no endpoints": ('no endpoints available for service "kueue-webhook-service"', "KWH093"),
     "refused": ("dial tcp 10.96.15.9:443: connect: connection refused", "KWH093"),
     "firewall": ("context deadline exceeded", "KWH093"),
+    "hanging process": ("net/http: TLS handshake timeout", "KWH093"),
     "no service": ('service "kueue-webhook-service" not found', "KWH093"),
     "404": ("the server could not find the requested resource", "KWH094"),
 }
