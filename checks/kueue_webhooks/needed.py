@@ -11,7 +11,6 @@ from gpuctl.checks.kueue_webhooks.addresses import one_service
 from gpuctl.checks.kueue_webhooks.agreement import agreeing_ca_bundles
 from gpuctl.checks.kueue_webhooks.bundles import usable_ca_bundles
 from gpuctl.checks.kueue_webhooks.conversions import converted_versions
-from gpuctl.checks.kueue_webhooks.creations import admitted_job, admitted_workload
 from gpuctl.checks.kueue_webhooks.failure_policy import closed_webhooks
 from gpuctl.checks.kueue_webhooks.manager import answering_manager
 from gpuctl.checks.kueue_webhooks.own_namespace import free_own_namespace
@@ -44,7 +43,7 @@ NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
     facts.VALIDATING: _REGISTRATIONS,
     facts.CRDS: (*_REGISTRATIONS, converted_versions, readable_versions),
     facts.API_SERVICES: (available_visibility,),
-    facts.NAMESPACES: (free_own_namespace, admitted_workload, admitted_job),
+    facts.NAMESPACES: (free_own_namespace,),
     facts.SERVICES: (
         admission_webhooks,
         answering_manager,
@@ -63,7 +62,7 @@ NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
     facts.PODS: (answering_manager, one_release),
     facts.SLICES: (answering_manager,),
     facts.OLD_READS: (readable_versions,),
-    facts.NEW_READS: (readable_versions, admitted_workload, admitted_job),
+    facts.NEW_READS: (readable_versions,),
     facts.CONFIG_MAPS: (one_certificate_owner, reachable_service, secrets_certificate),
     proofs.DRY_RUN: (verified_certificate,),
 }
