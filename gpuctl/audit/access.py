@@ -1,8 +1,9 @@
-"""Whether the permissions of checks are there: the preflight, before anything is read."""
+"""Whether permissions are there: the preflight, before anything is read or changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -22,12 +23,22 @@ class Allowed(StrEnum):
     NOT_APPLICABLE = "not-applicable"  # cluster-wide, and the question is about one namespace
 
 
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A permission that is asked for, and in which namespace; empty is everywhere."""
+
+    grant: Grant
+    namespace: str = ""
+
+
 class Permission(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One permission with the answer. `assertions` can't be judged without it, `more` say more with it."""
+    """One permission with the answer. `assertions` can't be judged without it, `more` say more with it; of a
+    runbook, what can't do without it, and what comes of it where it can be left out."""
 
     verb: str
     resource: str
     group: str
+    namespace: str = ""
     allowed: str
     reason: str = ""
     assertions: tuple[str, ...]
@@ -35,7 +46,7 @@ class Permission(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class AccessReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The whole preflight. `namespace` is empty for the whole cluster."""
+    """The whole preflight. `namespace` is the tenant's, whose run stays within it; else empty."""
 
     api_version: str = "gpuctl.dev/v1"
     kind: str = "AccessReport"
@@ -46,22 +57,24 @@ class AccessReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def access_report(
-    grants: Iterable[Grant], may: Callable[[Rule], State[bool]], *, cluster: str, namespace: str = ""
+    sought: Iterable[Sought], may: Callable[[Rule, str], State[bool]], *, cluster: str, namespace: str = ""
 ) -> AccessReport:
-    """Asks for each permission; in a namespace, for those that have a meaning there."""
-    permissions = tuple(_permission(grant, may, namespace) for grant in grants)
+    """Asks for each permission; within a tenant's namespace, for those that have a meaning there."""
+    permissions = tuple(_permission(each, may, tenant=bool(namespace)) for each in sought)
     return AccessReport(
         cluster=cluster, namespace=namespace, exit_code=_exit(permissions), permissions=permissions
     )
 
 
-def _permission(grant: Grant, may: Callable[[Rule], State[bool]], namespace: str) -> Permission:
-    beyond = _beyond(grant) if namespace else ""
-    allowed, reason = (Allowed.NOT_APPLICABLE, beyond) if beyond else _allowed(may(grant.rule))
+def _permission(sought: Sought, may: Callable[[Rule, str], State[bool]], *, tenant: bool) -> Permission:
+    grant, namespace = sought.grant, sought.namespace
+    beyond = _beyond(grant) if tenant else ""
+    allowed, reason = (Allowed.NOT_APPLICABLE, beyond) if beyond else _allowed(may(grant.rule, namespace))
     return Permission(
         verb=grant.rule.verb,
         resource=grant.rule.resource,
         group=grant.rule.group,
+        namespace=namespace,
         allowed=allowed.value,
         reason=reason,
         assertions=grant.assertions,

@@ -9,21 +9,23 @@ from typing import Any
 
 from gpuctl.audit.assertion import Assertion
 from gpuctl.audit.check import Check
-from gpuctl.facts.fact import Fact, graph, rules
+from gpuctl.facts.fact import Fact, graph
 from gpuctl.facts.kinds import Rule
 
 READING = frozenset({"get", "list", "watch"})
-EXEC, PORT_FORWARD = "pods/exec", "pods/portforward"
+EXEC, PORT_FORWARD, PROXY = "pods/exec", "pods/portforward", "pods/proxy"
 SECRETS = "secrets"
 
 
 class Purpose(StrEnum):
-    """What a permission is for. To `get` pods/exec is no reading: it is enough to run commands."""
+    """What a permission is for. To `get` pods/exec or pods/proxy is no reading: it is enough to run commands,
+    or to send requests to what runs in pods."""
 
     READING = "reading"
     DRY_RUN = "dry-run"
     PROBE = "probe"
     PORT_FORWARD = "port-forward"
+    PROXY = "proxy"
     SECRET = "secret"  # noqa: S105 - a kind of object
 
 
@@ -45,6 +47,8 @@ class Grant:
             return Purpose.PROBE
         if self.rule.resource == PORT_FORWARD:
             return Purpose.PORT_FORWARD
+        if self.rule.resource == PROXY:
+            return Purpose.PROXY
         if self.rule.resource == SECRETS and not self.rule.group:
             return Purpose.SECRET
         return Purpose.READING if self.rule.verb in READING else Purpose.DRY_RUN
@@ -67,24 +71,34 @@ class _Uses:
         return Grant(rule, tuple(self.needing), more)
 
 
-def grants(checks: Iterable[Check]) -> tuple[Grant, ...]:
-    """The permissions of these checks, in a stable order."""
+Kinds = tuple[type[Fact[Any]], ...]
+
+
+def grants(checks: Iterable[Check], without: Kinds = ()) -> tuple[Grant, ...]:
+    """The permissions of these checks, in a stable order; `without` reads of these kinds, which a person may
+    not want to be made."""
     uses: dict[Rule, _Uses] = {}
     for check in checks:
-        for rule, name, needs in _uses(check):
+        for rule, name, needs in _uses(check, without):
             use = uses.setdefault(rule, _Uses())
             (use.needing if needs else use.looking)[name] = None
     return tuple(uses[rule].grant(rule) for rule in sorted(uses))
 
 
-def _uses(check: Check) -> Iterator[tuple[Rule, str, bool]]:
+def _uses(check: Check, without: Kinds) -> Iterator[tuple[Rule, str, bool]]:
     """Each permission with whoever looks at what it gives, and whether that one depends on it."""
     for assertion in check.assertions:
-        for fact in graph(assertion.needs):
+        for fact in _read(assertion.needs, without):
             for rule in fact.rules:
                 yield rule, f"{check.id}/{assertion.id}", _depends(check, assertion, fact)
-    for rule in rules(*check.needs) - rules(*(need for each in check.assertions for need in each.needs)):
-        yield rule, check.id, False
+    by_assertions = {rule for each in check.assertions for fact in graph(each.needs) for rule in fact.rules}
+    for fact in _read(check.needs, without):
+        for rule in fact.rules - by_assertions:
+            yield rule, check.id, False
+
+
+def _read(needs: Iterable[Fact[Any]], without: Kinds) -> Iterator[Fact[Any]]:
+    return (fact for fact in graph(needs) if not isinstance(fact, without))
 
 
 def _depends(check: Check, assertion: Assertion, fact: Fact[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import zoneinfo
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gpuctl.facts.fact import Argument
+from gpuctl.facts.home import HOME
 
 FILE = "gpuctl.yaml"
 
@@ -111,13 +113,101 @@ class QueueGrowthPolicy(_Part, frozen=True):
         return self
 
 
+class FlavorImpactPolicy(_Part, frozen=True):
+    """What `flavor-impact` asks for.
+
+    `drill_days`: a drill of a flavor's loss longer ago proves nothing any more.
+    `settle_seconds`: what changed less long ago is not judged yet.
+    """
+
+    drill_days: float = 90
+    settle_seconds: float = 60
+
+
 class ChecksPolicy(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """One section per check, under the check's name."""
 
+    flavor_impact: FlavorImpactPolicy = FlavorImpactPolicy()
     kueue_webhooks: KueueWebhooksPolicy = KueueWebhooksPolicy()
     mig_consistency: MigConsistencyPolicy = MigConsistencyPolicy()
     queue_growth: QueueGrowthPolicy = QueueGrowthPolicy()
     vllm_mode: VllmModePolicy = VllmModePolicy()
+
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
+
+
+class MaintenanceWindow(_Part, frozen=True, kw_only=True):
+    """When runbooks may change things: from one time of day to another on these days, in a time zone. One
+    that ends before it begins goes on into the next day."""
+
+    days: tuple[Day, ...] = get_args(Day)
+    opens: str = msgspec.field(name="from")
+    closes: str = msgspec.field(name="to")
+    time_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        for time in (self.opens, self.closes):
+            if not _TIME.fullmatch(time):
+                raise ValueError(f"a time of day is HH:MM, not {time!r}")
+        if not self.days:
+            raise ValueError("a window needs at least one day")
+        try:
+            zoneinfo.ZoneInfo(self.time_zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(f"there is no time zone {self.time_zone!r}") from error
+
+
+class Breaker(_Part, frozen=True):
+    """So many runs that failed within so many hours stop all further ones."""
+
+    failures: int = 2
+    hours: float = 24
+
+
+class DrainPolicy(_Part, frozen=True):
+    """How pods are drained. `modes` by namespace, names or globs, the first that matches: evict, wait for
+    the pod to end by itself, or `evict-after` so many minutes of waiting.
+
+    `protected`: namespaces (or globs) nothing is evicted from.
+    """
+
+    modes: dict[str, Literal["evict", "wait", "evict-after"]] = {}
+    evict_after_minutes: float = 60
+    protected: tuple[str, ...] = ("kube-system", "gpu-operator", "kueue-system", HOME)
+
+
+class RunbooksPolicy(_Part, frozen=True):
+    """What guarded changes must keep to.
+
+    `windows`: when they may happen. `max_nodes`: at once in the cluster. `max_pool_share`: of a pool's GPUs
+    that may be out of service, the target included; a pool is the nodes with the same `pool_label`.
+    `blocking_pods`: selectors of pods that must not be on the node. `ignored_alerts`: globs of alert names
+    that do not block. `expected_alerts`: names of alerts that always fire where monitoring hears anything,
+    such as Watchdog; a missing one blocks. `lease_seconds`: after so long without a sign of life a process
+    counts as dead. `keep_runs`: journals of finished runs that are kept. `valid_minutes`: for how long a plan
+    may be applied.
+    """
+
+    windows: tuple[MaintenanceWindow, ...] = ()
+    max_nodes: int = 1
+    max_pool_share: float = 0.5
+    pool_label: str = "nvidia.com/gpu.product"
+    blocking_pods: tuple[str, ...] = ()
+    ignored_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
+    expected_alerts: tuple[str, ...] = ()
+    breaker: Breaker = Breaker()
+    drain: DrainPolicy = DrainPolicy()
+    lease_seconds: float = 30
+    keep_runs: int = 50
+    valid_minutes: float = 60
+
+    def __post_init__(self) -> None:
+        if self.max_nodes < 1 or not 0 < self.max_pool_share <= 1 or self.lease_seconds <= 0:
+            raise ValueError(
+                "maxNodes is 1 or more, maxPoolShare above 0 and at most 1, leaseSeconds above 0"
+            )
 
 
 class Waiver(_Part, frozen=True, kw_only=True):
@@ -155,6 +245,7 @@ class Policy(_Part, frozen=True):
     waivers: tuple[Waiver, ...] = ()
     accept_unknown: tuple[Acceptance, ...] = ()
     checks: ChecksPolicy = ChecksPolicy()
+    runbooks: RunbooksPolicy = RunbooksPolicy()
 
 
 BUILT_IN = {

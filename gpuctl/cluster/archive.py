@@ -158,7 +158,7 @@ def _walk(place: _Place, inside: Path) -> Iterator[tuple[Path, str]]:
         is_link = entry.is_symlink()
         path = _target(Path(entry.path), inside) if is_link else Path(entry.path)
         name = f"{place.prefix}{entry.name}"
-        if not path.is_dir():
+        if not (path.is_dir() if is_link else entry.is_dir()):
             yield path, name
         elif path not in place.way:
             if is_link and place.linked:  # such links multiply
@@ -187,13 +187,20 @@ def _target(link: Path, inside: Path) -> Path:
 
 def _plain(path: Path, name: str, limits: Limits, meter: Meter) -> File:
     """A file of a folder; one that is not there, behind a link, is damaged when it is read."""
-    if path.exists():
-        about = path.stat()
+    about = _about(path)
+    if about is not None:
         if not stat.S_ISREG(about.st_mode):
             raise BadSnapshot(f"{path}: not a regular file")
         if about.st_size > limits.file:
             raise BadSnapshot(f"{path}: larger than {limits.file // MIB} MiB")
     return File(name, path.read_bytes, limits, meter)
+
+
+def _about(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _archive(path: Path, limits: Limits, meter: Meter) -> Iterator[File]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -43,13 +43,19 @@ _UNAUTHORIZED, _TOO_MANY = 401, 429
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is sent. `again`: being answered twice does no harm, so it may be sent twice."""
+    """What is sent. `again`: being answered twice does no harm, so it may be sent twice. `repeats`: whoever
+    asks wants it repeated where that may help; else the first answer is the answer."""
 
     method: str
     path: str
     what: str
     body: bytes | None = None
     again: bool = True
+    repeats: bool = True
+    content_type: str = "application/json"
+    most: int | None = None  # bytes of an answer
+    accept: str = "application/json"
+    foreign: bool = False  # answered by what the API server passes it on to: its 401 is none of the login's
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +108,46 @@ class Connection:
         return self._session.server
 
     def get(
-        self, path: str, what: str, deadline: Deadline, head: Callable[[bytes], None] = lambda _: None
+        self,
+        path: str,
+        what: str,
+        deadline: Deadline,
+        head: Callable[[bytes], None] = lambda _: None,
+        *,
+        most: int | None = None,
+        foreign: bool = False,
+        accept: str = "application/json",
     ) -> Reply:
         """The answer to a GET, whatever its status. `head` is shown the beginning of its body before the
-        rest is received. Raises `NotKnown` if there is no whole answer; `what` names what was asked for."""
-        return self._answer(_Request("GET", path, what), deadline, head)
+        rest is received. Raises `NotKnown` if there is no whole answer, or one of more than `most` bytes;
+        `what` names what was asked for. `foreign`: what answers may be another than the API server."""
+        return self._answer(
+            _Request("GET", path, what, most=most, accept=accept, foreign=foreign), deadline, head
+        )
 
-    def post(self, path: str, body: Any, what: str, deadline: Deadline, *, stores: bool = True) -> Reply:
+    def post(
+        self,
+        path: str,
+        body: Any,
+        what: str,
+        deadline: Deadline,
+        *,
+        stores: bool = True,
+        repeats: bool = True,
+    ) -> Reply:
         """The answer to a POST of JSON, as with `get`. One that `stores` something is not sent again after it
-        may have been carried out."""
-        request = _Request("POST", path, what, msgspec.json.encode(body), again=not stores)
+        may have been carried out; without `repeats` it is sent once."""
+        request = _Request(
+            "POST", path, what, msgspec.json.encode(body), again=not stores and repeats, repeats=repeats
+        )
+        return self._answer(request, deadline)
+
+    def patch(self, path: str, operations: Any, what: str, deadline: Deadline) -> Reply:
+        """The answer to a JSON patch, as with `get`; sent once, for its tests may refuse it a second time."""
+        body = msgspec.json.encode(operations)
+        request = _Request(
+            "PATCH", path, what, body, again=False, repeats=False, content_type="application/json-patch+json"
+        )
         return self._answer(request, deadline)
 
     def delete(self, path: str, body: Any, what: str, deadline: Deadline) -> Reply:
@@ -166,7 +202,8 @@ class Connection:
     def _authenticated(self, request: _Request, deadline: Deadline, head: Callable[[bytes], None]) -> Reply:
         session = self._session
         reply = self._exchange(session, request, deadline, head)
-        if reply.status == _UNAUTHORIZED and self._renew(session, request.what, deadline):
+        refused = reply.status == _UNAUTHORIZED and (errors.is_status(reply.body) or not request.foreign)
+        if refused and self._renew(session, request.what, deadline):
             return self._exchange(self._session, request, deadline, head)
         return reply
 
@@ -178,23 +215,25 @@ class Connection:
             request.method,
             session.server + request.path,
             body=request.body,
-            headers=self._headers(session, request.what, sends=request.body is not None),
+            headers=self._headers(
+                session, request.what, request.content_type if request.body else "", request.accept
+            ),
             timeout=_timeout(limit),
             retries=False,
             preload_content=False,
         )
         with closing(response):
-            body = b"".join(_chunks(response, request.what, limit, head))
+            body = b"".join(_chunks(response, request, limit, head))
         return Reply(response.status, body, _seconds(response.headers.get("Retry-After")))
 
-    def _headers(self, session: _Session, what: str, *, sends: bool = False) -> urllib3.HTTPHeaderDict:
+    def _headers(
+        self, session: _Session, what: str, content_type: str = "", accept: str = "application/json"
+    ) -> urllib3.HTTPHeaderDict:
         import urllib3
 
-        headers = urllib3.HTTPHeaderDict(
-            {"Accept": "application/json", "User-Agent": f"gpuctl/{__version__}"}
-        )
-        if sends:
-            headers["Content-Type"] = "application/json"
+        headers = urllib3.HTTPHeaderDict({"Accept": accept, "User-Agent": f"gpuctl/{__version__}"})
+        if content_type:
+            headers["Content-Type"] = content_type
         with self._lock, complaints() as heard:  # asking for the token refreshes one that is about to expire
             for setting in session.login.configuration.auth_settings().values():
                 headers[setting["key"]] = setting["value"]
@@ -273,9 +312,13 @@ def _tls(verify: bool, ca_certs: str, ca_cert_data: str, cert_file: str, key_fil
     import ssl
 
     import urllib3
-    from urllib3.util.ssl_ import create_urllib3_context
+    from urllib3.util.ssl_ import ALPN_PROTOCOLS, create_urllib3_context
 
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
+    # urllib3 sets them anew at each connection. OpenSSL then frees those that another thread, which connects
+    # at the same moment, is just copying: the server is sent garbage, and refuses it.
+    context.set_alpn_protocols = _leave_as_they_are  # type: ignore[method-assign]
     if ca_certs or ca_cert_data:
         context.load_verify_locations(ca_certs, cadata=ca_cert_data)
     else:
@@ -285,6 +328,10 @@ def _tls(verify: bool, ca_certs: str, ca_cert_data: str, cert_file: str, key_fil
     if not verify:  # the kubeconfig says so: no need to repeat it at each connection
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     return context
+
+
+def _leave_as_they_are(alpn_protocols: Iterable[str]) -> None:
+    pass
 
 
 def _failures() -> tuple[type[Exception], ...]:
@@ -317,20 +364,25 @@ def _timeout(deadline: Deadline) -> urllib3.Timeout:
 
 
 def _chunks(
-    response: urllib3.BaseHTTPResponse, what: str, deadline: Deadline, head: Callable[[bytes], None]
+    response: urllib3.BaseHTTPResponse, request: _Request, deadline: Deadline, head: Callable[[bytes], None]
 ) -> Iterator[bytes]:
     first = response.read(HEAD_BYTES)
     head(first)
     yield first
+    received = len(first)
     while chunk := response.read(CHUNK_BYTES):
         yield chunk
+        received += len(chunk)
+        if request.most is not None and received > request.most:
+            message = f"the answer is longer than {request.most} bytes"
+            raise NotKnown(Unknown(Reason.MALFORMED, message, request.what))
         if not deadline.left:
-            raise deadline.passed(what)
+            raise deadline.passed(request.what)
 
 
 def _pause(reply: Reply, attempt: int, request: _Request) -> float | None:
     """Seconds to wait before the request is repeated; None if it is not to be."""
-    repeats, pause = _REPEATS.get(reply.status, (0, 0.0))
+    repeats, pause = _REPEATS.get(reply.status, (0, 0.0)) if request.repeats else (0, 0.0)
     if attempt >= repeats or not (request.again or reply.status == _TOO_MANY):
         return None
     return pause if reply.retry_after is None else reply.retry_after

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuctl.cluster.web import Server
+
 
 class DryRuns(StrEnum):
     """Which creations are tried that the server does not store."""
@@ -20,5 +22,8 @@ class Consent:
 
     dry_run: DryRuns = DryRuns.NONE
     webhook_secret: bool = False
+    vllm_http: bool = False  # engines are asked over HTTP
+    vllm_exec: bool = False  # the command lines of engines are read
     window: float | None = None  # seconds over which queues are watched
-    prometheus: str = ""  # the address of one that may be asked
+    prometheus: Server | None = None  # one that may be asked
+    alertmanager: Server | None = None

@@ -26,8 +26,8 @@ from gpuctl.cluster.discovery import typed
 from gpuctl.facts.kinds import Rule
 from gpuctl.facts.nodes import Target
 from gpuctl.facts.state import NotKnown, Reason, Unknown
+from gpuctl.nvidia.involved import HELPER
 
-HELPER: Final = "gpuctl.dev/helper"
 RUN: Final = "gpuctl.dev/run"
 OURS: Final = f"app.kubernetes.io/managed-by=gpuctl,{HELPER}=probe"
 RULES: Final = tuple(

@@ -50,13 +50,37 @@ class _Resources(msgspec.Struct, frozen=True):
     resources: tuple[_Resource, ...]
 
 
-class Discovery:
-    """Answers from the server, each asked for once."""
+class Remembered:
+    """In which versions groups were found to be served, for the next look at the same server. Of what was not
+    served nothing is remembered: it may have been installed since."""
 
-    def __init__(self, connection: Connection, deadline: Deadline, sink: Sink) -> None:
+    def __init__(self) -> None:
+        self._versions: dict[str, tuple[str, ...]] = {}
+
+    def of(self, group: str) -> tuple[str, ...]:
+        """The versions of a group; empty if nothing is known."""
+        return self._versions.get(group, ())
+
+    def keep(self, group: str, versions: tuple[str, ...]) -> None:
+        """Takes note of what the server said just now."""
+        if versions:
+            self._versions[group] = versions
+        else:
+            self._versions.pop(group, None)
+
+
+class Discovery:
+    """Answers from the server, each asked for once. What earlier looks remember is good enough to say where
+    to read, until a read fails; never to say what is served, or that something is not."""
+
+    def __init__(
+        self, connection: Connection, deadline: Deadline, sink: Sink, remembered: Remembered | None = None
+    ) -> None:
         self._connection = connection
         self._deadline = deadline
         self._sink = sink
+        self._remembered = remembered or Remembered()
+        self._doubted: set[str] = set()
         self._lock = Lock()
         self._answers: dict[str, Future[tuple[str, ...]]] = {}
 
@@ -68,6 +92,11 @@ class Discovery:
         """The versions in which a kind may be read, the best first. Raises `NotKnown` if there is none."""
         if not kind.group or len(kind.versions) == 1:
             return kind.versions
+        if kind.group not in self._doubted:
+            known = self._remembered.of(kind.group)
+            readable = tuple(version for version in kind.versions if version in known)
+            if readable:
+                return readable
         served = self.served(kind.group)
         if not isinstance(served, Known):
             raise NotKnown(served)
@@ -75,6 +104,15 @@ class Discovery:
         if not readable:
             raise NotKnown(_unreadable(kind, served.value) if served.value else _not_served(kind))
         return readable
+
+    def others(self, kind: Kind, tried: tuple[str, ...]) -> tuple[str, ...]:
+        """The versions to read in the place of those that were tried and failed, as the server says now: what
+        was remembered may be over. Empty if they are the same. Raises `NotKnown` if there is none."""
+        if not kind.group or len(kind.versions) == 1:
+            return ()
+        self._doubted.add(kind.group)
+        now = self.versions(kind)
+        return now if now != tried else ()
 
     def explained(self, kind: Kind, version: str, gap: Unknown | Inapplicable) -> Unknown | Inapplicable:
         """The gap, or that there is no such API: the server forbids what it does not serve, too, and a 404
@@ -103,6 +141,7 @@ class Discovery:
         else:
             versions = _versions(reply, what, core=not group)
         self._sink.served(group, versions)
+        self._remembered.keep(group, versions)
         return versions
 
     def _must_be_absent(self, group: str, what: str) -> None:

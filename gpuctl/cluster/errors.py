@@ -17,10 +17,19 @@ _PLAIN_404 = b"404 page not found"  # what the API server says of a path that no
 _SERVER_SIDE = 500
 
 
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: tuple[_Cause, ...] | None = ()
+
+
 class _Status(msgspec.Struct, frozen=True):
     kind: str
     message: str = ""
     reason: str = ""
+    details: _Details | None = None
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
@@ -51,10 +60,28 @@ def is_kubernetes_404(body: bytes) -> bool:
     return body.strip() == _PLAIN_404 or _status(body) is not None
 
 
+def is_status(body: bytes) -> bool:
+    """Whether it is the API server's own word, rather than that of what it passed a request on to."""
+    return _status(body) is not None
+
+
 def is_absent(body: bytes) -> bool:
     """Whether a 404 says that the object does not exist, rather than that its API does not."""
     status = _status(body)
     return status is not None and status.reason == "NotFound" and status.message.endswith("not found")
+
+
+def is_taken(body: bytes) -> bool:
+    """Whether a refusal says that there is an object of this name already."""
+    status = _status(body)
+    return status is not None and status.reason == "AlreadyExists"
+
+
+def is_ending(body: bytes) -> bool:
+    """Whether a refusal says that the namespace is being deleted, and all that is in it."""
+    status = _status(body)
+    details = status.details if status is not None else None
+    return any(each.reason == "NamespaceTerminating" for each in (details.causes if details else None) or ())
 
 
 def is_broken(error: Exception) -> bool:

@@ -15,24 +15,27 @@ from urllib.parse import quote
 import msgspec
 
 from gpuctl.audit.report import Source, scoped
-from gpuctl.cluster import errors
+from gpuctl.cluster import alerts, errors
 from gpuctl.cluster.capture import SECRETS
 from gpuctl.cluster.connection import Connection, Reply
 from gpuctl.cluster.consent import Consent
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.decode import Collector
-from gpuctl.cluster.discovery import Discovery, typed
+from gpuctl.cluster.discovery import Discovery, Remembered, typed
 from gpuctl.cluster.dry_run import DryRunner
 from gpuctl.cluster.handshakes import Handshaker
 from gpuctl.cluster.logs import LogReader
 from gpuctl.cluster.metrics import Prometheus
 from gpuctl.cluster.pages import Expired, Listing
+from gpuctl.cluster.pods import PodAsker
 from gpuctl.cluster.probe import Prober, Probing
 from gpuctl.cluster.reviews import Reviews
 from gpuctl.cluster.sink import NoSink, Sink
+from gpuctl.facts.alerts import Alert
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
+from gpuctl.facts.pods import Page, PodReading, Run
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, merged
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -43,6 +46,8 @@ PARALLEL = 6  # requests of one read that names many objects or namespaces
 ROUNDS = 7  # of what is watched for a while
 STARTS = 3  # of a list that keeps expiring while it is read
 _OK, _NOT_FOUND = 200, 404
+_JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
@@ -63,6 +68,7 @@ class _Where:
 
     namespace: str = ""
     labels: str = ""
+    fields: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ class LiveReader:
     `announce` is told of what the consent permits beyond reading, before it is done. With a `namespace`,
     everything outside of it is inapplicable: a tenant's question does not arise there. A list that is
     restarted, or read in another version, reports its objects to the sink again and withdraws the earlier.
+    `remembered` is what readers of the same server share of the versions they found.
     """
 
     def __init__(
@@ -103,6 +110,7 @@ class LiveReader:
         probing: Probing | None = None,
         consent: Consent | None = None,
         announce: Callable[[str], None] = lambda _: None,
+        remembered: Remembered | None = None,
     ) -> None:
         self._logs = logs
         self._consent = consent or Consent()
@@ -114,7 +122,8 @@ class LiveReader:
         self._sink = sink or NoSink()
         self._attempts = count(1)
         self._namespace = namespace or ""
-        self._discovery = Discovery(connection, self._deadline, self._sink)
+        self._remembered = remembered
+        self._discovery = Discovery(connection, self._deadline, self._sink, remembered)
         self._reviews = Reviews(connection, self._deadline)
         self._now = datetime.now(UTC)
         self._prober = Prober(
@@ -153,13 +162,28 @@ class LiveReader:
                    for name in namespaces if name not in inside]  # fmt: skip
         return _joined(view.of, lists, outside)
 
+    def on_node(self, node: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+        """Not recorded: a record answers for kinds and namespaces, not for nodes."""
+        kind = views[0].of
+        found = self._with_sink(NoSink())._list(
+            kind, views, _Where(self._namespace, fields=f"spec.nodeName={node}")
+        )
+        return [Known(each) for each in found.value] if isinstance(found, Known) else [found] * len(views)
+
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
-        if view.of.resource == SECRETS and not self._consent.webhook_secret:
+        if view.of.resource == SECRETS and not (view.metadata_only or self._consent.webhook_secret):
             return Inapplicable("a Secret is read only with --read-webhook-secret")
         states = in_parallel(lambda ref: self._get(view, ref), refs)
         entries = {ref: state for ref, state in zip(refs, states, strict=True) if state != Known(None)}
         refused = [state for state in entries.values() if isinstance(state, Inapplicable)]
         return refused[0] if refused and len(refused) == len(refs) else Known(Each(entries))
+
+    def part(self, kind: Kind, shape: type[T], refs: Collection[Ref]) -> State[Each[Ref, T]]:
+        if self._namespace and not kind.namespaced:
+            return Inapplicable(self._why_not)
+        states = in_parallel(lambda ref: self._part(kind, shape, ref), refs)
+        refused = [state for state in states if isinstance(state, Inapplicable)]
+        return refused[0] if refused else Known(Each(dict(zip(refs, states, strict=True))))
 
     def served(self, group: str) -> State[tuple[str, ...]]:
         return self._discovery.served(group)
@@ -200,6 +224,27 @@ class LiveReader:
         reader = LogReader(self._connection, self._deadline, self._sink, self._told)
         return Known(reader.read(logs, reading))
 
+    def pages(self, pages: Collection[Page], reading: PodReading[Page, T]) -> State[Each[Page, T]]:
+        if not self._consent.vllm_http:
+            return Inapplicable("engines are asked over HTTP only with --vllm-http")
+        inside = [each for each in pages if self._namespace in ("", each.pod.namespace)]
+        if inside:
+            pods = len({each.pod for each in inside})
+            self._announce(f"sending GET requests to {pods} pods through the API server's proxy")
+        return Known(self._asker().pages(inside, reading))
+
+    def runs(self, runs: Collection[Run], reading: PodReading[Run, T]) -> State[Each[Run, T]]:
+        if not self._consent.vllm_exec:
+            return Inapplicable("the command lines of engines are read only with --vllm-exec")
+        inside = [each for each in runs if self._namespace in ("", each.pod.namespace)]
+        if inside:
+            commands = ", ".join(sorted({" ".join(each.command) for each in inside}))
+            self._announce(f"running `{commands}` in {len(inside)} containers")
+        return Known(self._asker().runs(inside, reading))
+
+    def _asker(self) -> PodAsker:
+        return PodAsker(self._connection, self._deadline, self._sink, self._reviews, self._told)
+
     def commands(
         self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
     ) -> Sequence[State[Each[str, Any]]]:
@@ -232,19 +277,31 @@ class LiveReader:
 
     def _once(self, view: type[View], sink: Sink) -> State[Each[Ref, Any]]:
         """A list as it is now, reported to another sink."""
+        return self._with_sink(sink).objects(view.of, "", [view])[0]
+
+    def _with_sink(self, sink: Sink) -> LiveReader:
         again = copy.copy(self)
         again._sink = sink
-        again._discovery = Discovery(self._connection, self._deadline, NoSink())
-        return again.objects(view.of, "", [view])[0]
+        again._discovery = Discovery(self._connection, self._deadline, NoSink(), self._remembered)
+        return again
 
     def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:
-        if not self._consent.prometheus:
+        if self._consent.prometheus is None:
             return Inapplicable("no Prometheus was named (--prometheus URL)")
         server = Prometheus(self._consent.prometheus)
         state, answer = server.series(query, self.clock(), hours, max(1.0, self._deadline.left))
         if answer:
             self._sink.metrics(query, answer)
         return state
+
+    def alerts(self) -> State[Each[Labels, Alert]]:
+        """An Alertmanager knows more: the alerts of many, and which are silenced."""
+        given, timeout = self._consent, max(1.0, self._deadline.left)
+        if given.alertmanager is not None:
+            return alerts.of_alertmanager(given.alertmanager, timeout)
+        if given.prometheus is not None:
+            return alerts.of_prometheus(given.prometheus, timeout)
+        return Inapplicable("neither Alertmanager nor Prometheus was named (--alertmanager URL)")
 
     def source(self) -> Source:
         """Which cluster this is. What cannot be read of that stays empty."""
@@ -275,8 +332,17 @@ class LiveReader:
 
     def _in_best_version(self, kind: Kind, views: Sequence[type[View]], where: _Where) -> _Listed:
         """Another version is tried where one is not served or fails, as by a conversion webhook."""
-        tried: list[_Listed] = []
         versions = self._discovery.versions(kind)
+        tried = self._tried(kind, versions, views, where)
+        if all(each.gap is not None and _may_differ(each.gap) for each in tried):
+            tried += self._tried(kind, self._discovery.others(kind, versions), views, where)
+        return self._best(tried)
+
+    def _tried(
+        self, kind: Kind, versions: tuple[str, ...], views: Sequence[type[View]], where: _Where
+    ) -> list[_Listed]:
+        """What each version brought, up to the first that is as good as any."""
+        tried: list[_Listed] = []
         for version in versions:
             listed = self._restarted(kind, version, views, where)
             tried.append(listed)
@@ -284,7 +350,7 @@ class LiveReader:
                 break
             if isinstance(listed.gap, Unknown) and len(versions) > 1:
                 self._sink.missing(kind, listed.gap, namespace=where.namespace, version=version)
-        return self._best(tried)
+        return tried
 
     def _best(self, tried: Sequence[_Listed]) -> _Listed:
         """That which tells most; of the others nothing is to be recorded."""
@@ -315,7 +381,9 @@ class LiveReader:
         what = f"{kind} in namespace {where.namespace}" if where.namespace else str(kind)
         path = _path(kind, version, where.namespace)
         try:
-            for items in Listing(self._connection, self._deadline, path, what, where.labels).pages():
+            for items in Listing(
+                self._connection, self._deadline, path, what, where.labels, where.fields
+            ).pages():
                 collector.add(items)
                 self._sink.items(kind, version, views, items, number)
         except NotKnown as error:
@@ -338,16 +406,29 @@ class LiveReader:
         """The object, known to be None if it does not exist."""
         if self._namespace and ref.namespace != self._namespace:
             return Inapplicable(self._why_not)
-        found = attempt(lambda: self._get_in_best_version(view, ref))
+        found = attempt(
+            lambda: self._in_versions(ref.kind, lambda them: self._get_in_one_of(them, view, ref))
+        )
         if isinstance(found, Known):
             self._sink.complete(ref.kind, namespace=ref.namespace, name=ref.name)
         else:
             self._sink.missing(ref.kind, _as_missing(ref.kind, found), namespace=ref.namespace, name=ref.name)
         return found
 
-    def _get_in_best_version(self, view: type[View], ref: Ref) -> View | None:
+    def _in_versions(self, kind: Kind, read: Callable[[tuple[str, ...]], T]) -> T:
+        """What is read in the versions that are known; where they fail, in those that are served now."""
+        versions = self._discovery.versions(kind)
+        try:
+            return read(versions)
+        except NotKnown as error:
+            others = self._discovery.others(kind, versions) if _may_differ(error.state) else ()
+            if not others:
+                raise
+            return read(others)
+
+    def _get_in_one_of(self, versions: tuple[str, ...], view: type[View], ref: Ref) -> View | None:
         gaps: list[NotKnown] = []
-        for version in self._discovery.versions(ref.kind):
+        for version in versions:
             try:
                 return self._object(view, ref, version)
             except NotKnown as error:
@@ -358,18 +439,31 @@ class LiveReader:
 
     def _object(self, view: type[View], ref: Ref, version: str) -> View | None:
         path = f"{_path(ref.kind, version, ref.namespace)}/{quote(ref.name, safe='')}"
-        reply = self._reply(path, str(ref))
+        reply = self._reply(path, str(ref), _METADATA if view.metadata_only else _JSON)
         if reply.status == _NOT_FOUND and errors.is_absent(reply.body):
             return None
         if reply.status != _OK:
             gap = errors.of_status(reply.status, reply.body, str(ref))
             raise NotKnown(self._discovery.explained(ref.kind, version, gap))
         found = _decoded(view, ref, reply)
-        self._sink.items(ref.kind, version, [view], [msgspec.Raw(reply.body)])
+        if not view.metadata_only:  # a record would hold it for the object
+            self._sink.items(ref.kind, version, [view], [msgspec.Raw(reply.body)])
         return found
 
-    def _reply(self, path: str, what: str) -> Reply:
-        request = in_background(lambda: self._connection.get(path, what, self._deadline))
+    def _part(self, kind: Kind, shape: type[T], ref: Ref) -> State[T]:
+        return attempt(lambda: self._in_versions(kind, lambda them: self._part_in(them[0], kind, shape, ref)))
+
+    def _part_in(self, version: str, kind: Kind, shape: type[T], ref: Ref) -> T:
+        plural, _, part = kind.plural.partition("/")
+        what = f"{part} of {ref}"
+        path = f"{_path(replace(kind, plural=plural), version, ref.namespace)}/{quote(ref.name, safe='')}"
+        try:
+            return typed(self._reply(f"{path}/{part}", what), what, shape)
+        except NotKnown as gap:
+            raise NotKnown(self._discovery.explained(kind, version, gap.state)) from gap
+
+    def _reply(self, path: str, what: str, accept: str = _JSON) -> Reply:
+        request = in_background(lambda: self._connection.get(path, what, self._deadline, accept=accept))
         return self._deadline.result(what, request)
 
     def _one(self, path: str, shape: type[T]) -> T | None:

@@ -13,7 +13,7 @@ from gpuctl.cluster.connection import Connection, Reply
 from gpuctl.cluster.deadline import Deadline, in_background
 from gpuctl.cluster.sink import Sink
 from gpuctl.facts.kinds import Log, LogReading
-from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
+from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown, attempt
 
 T = TypeVar("T")
 
@@ -78,16 +78,16 @@ class LogReader:
         raise AssertionError("unreachable")
 
     def _whole(self, log: Log, reading: LogReading[T], beginning: str, cut_at: int | None) -> State[T]:
-        text = beginning if cut_at is None else f"{beginning}\n{self._end(log)}"
-        self.sink.log(log, lambda: reading.keep(text), cut_at=cut_at)
-        return Known(reading.parse(text))
+        end = attempt(lambda: self._end(log)) if cut_at is not None else Known("")
+        lost = end if isinstance(end, Unknown) else None
+        text = f"{beginning}\n{end.value}" if isinstance(end, Known) and end.value else beginning
+        self.sink.log(log, lambda: reading.keep(text), cut_at=cut_at, lost=lost)
+        found = reading.parse(text)
+        return Known(found if lost is None else reading.without_end(found, lost))
 
     def _end(self, log: Log) -> str:
-        """The last lines of a long log; nothing where they can't be had, for the beginning is what counts."""
-        try:
-            return self._text(log, tailLines=LAST_LINES, limitBytes=STEPS[0]) or ""
-        except NotKnown:
-            return ""
+        """The last lines of a long log. Where they can't be had the beginning counts all the same."""
+        return self._text(log, tailLines=LAST_LINES, limitBytes=STEPS[0]) or ""
 
     def _text(self, log: Log, **limits: int) -> str | None:
         reply = self._reply(log, limits)

@@ -48,13 +48,14 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is listed: objects under a path, with these labels. `what` names them in messages."""
+    """What is listed: objects under a path, with these labels and fields. `what` names them in messages."""
 
     connection: Connection
     deadline: Deadline
     path: str
     what: str
     labels: str = ""
+    fields: str = ""
 
     def pages(self) -> Iterator[tuple[msgspec.Raw, ...]]:
         """The objects of each page. Raises `NotKnown` where it cannot go on."""
@@ -90,7 +91,12 @@ class Listing:
         return page
 
     def _address(self, token: str) -> str:
-        query = {"limit": LIMIT, "labelSelector": self.labels, "continue": token}
+        query = {
+            "limit": LIMIT,
+            "labelSelector": self.labels,
+            "fieldSelector": self.fields,
+            "continue": token,
+        }
         return f"{self.path}?{urlencode({key: value for key, value in query.items() if value})}"
 
     def _decoded(self, reply: Reply) -> List:

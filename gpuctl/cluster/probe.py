@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from threading import BoundedSemaphore
 from typing import Any, Final
 
 from gpuctl.cluster.connection import Connection
@@ -23,12 +24,14 @@ from gpuctl.cluster.reviews import Place as Within
 from gpuctl.cluster.reviews import Reviews
 from gpuctl.cluster.script import ARGUMENTS, KUBELET, hung, place_of, script, taken_apart
 from gpuctl.cluster.sink import Sink
+from gpuctl.facts.home import HOME
 from gpuctl.facts.kinds import Rule
 from gpuctl.facts.nodes import Output, Place, Target, parsed
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown
 from gpuctl.nvidia.output import Trouble, classified
 
 AT_ONCE: Final = 100
+ANSWER_SECONDS: Final = 60.0  # for which a question waits, and never for more than half of what is left
 PAUSE: Final = 0.5  # seconds before a way that broke is tried again
 _PASSING: Final = frozenset({Reason.SERVER_ERROR, Reason.UNREACHABLE})
 LISTING: Final = "nvidia-smi-L"
@@ -42,14 +45,15 @@ Outputs = Mapping[str, Output | Unknown]
 
 @dataclass(frozen=True)
 class Probing:
-    """What the person agreed to. `tell` says a line; `ask` asks a question, None where nobody can answer."""
+    """What the person agreed to. `tell` says a line; `ask` asks a question, so many seconds long; it is
+    None where nobody can answer."""
 
     mode: str = "none"
     seconds: float = 20.0
-    namespace: str = "gpuctl-system"
+    namespace: str = HOME
     image: str = "busybox:1.37"
     tell: Callable[[str], None] = field(default=lambda _: None, compare=False)
-    ask: Callable[[str], bool] | None = field(default=None, compare=False)
+    ask: Callable[[str, float], bool] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,6 @@ class Prober:
         self._probing = probing
         recipe = Recipe(probing.namespace, probing.image, probing.seconds, secrets.token_hex(6))
         self._pods = DebugPods(connection, recipe)
-        self._gate = BoundedSemaphore(AT_ONCE)
         self._agreed: bool | None = None
 
     def close(self) -> None:
@@ -174,11 +177,12 @@ class Prober:
             return self._probing.mode == "debug"
         if self._agreed is None:
             ask = self._probing.ask
+            nodes = "1 node has" if count == 1 else f"{count} nodes have"
             question = (
-                f"{count} nodes have no pod with nvidia-smi. Make one privileged debug pod on each, in "
+                f"{nodes} no pod with nvidia-smi. Make one privileged debug pod on each, in "
                 f"namespace {self._probing.namespace}, and delete it when it has answered?"
             )
-            self._agreed = ask is not None and ask(question)
+            self._agreed = ask is not None and ask(question, min(ANSWER_SECONDS, self._deadline.left / 2))
         return self._agreed
 
     def _sweep(self) -> None:
@@ -193,11 +197,23 @@ class Prober:
 
     def _wave(
         self,
-        targets: Iterable[Target],
+        targets: Sequence[Target],
         names: Sequence[str],
         way: Callable[[Target, Sequence[str], Deadline], _Look],
     ) -> dict[str, _Look | Unknown]:
-        futures = {each.node: in_background(partial(self._one, each, names, way)) for each in targets}
+        futures: dict[str, Future[_Look | Unknown]] = {each.node: Future() for each in targets}
+        waiting = deque(targets)
+
+        def look_into_those_that_wait() -> None:
+            while self._deadline.left:
+                try:
+                    target = waiting.popleft()
+                except IndexError:
+                    return
+                futures[target.node].set_result(self._one(target, names, way))
+
+        for _ in range(min(AT_ONCE, len(futures))):
+            in_background(look_into_those_that_wait)
         looks: dict[str, _Look | Unknown] = {}
         for node, future in futures.items():
             try:
@@ -209,13 +225,14 @@ class Prober:
     def _one(
         self, target: Target, names: Sequence[str], way: Callable[[Target, Sequence[str], Deadline], _Look]
     ) -> _Look | Unknown:
-        with self._gate:
-            started, at = time.monotonic(), datetime.now(UTC)
-            look: _Look | Unknown
-            try:
-                look = way(target, names, self._deadline.sooner(self._probing.seconds))
-            except NotKnown as gap:
-                look = _unknown(gap)
+        started, at = time.monotonic(), datetime.now(UTC)
+        look: _Look | Unknown
+        try:
+            look = way(target, names, self._deadline.sooner(self._probing.seconds))
+        except NotKnown as gap:
+            look = _unknown(gap)
+        except Exception as error:  # noqa: BLE001 - the border around one node: a bug here must not cost the others
+            look = Unknown(Reason.INTERNAL, f"{type(error).__name__}: {error}", target.node)
         if isinstance(look, Unknown):
             return look
         return replace(look, at=at, seconds=time.monotonic() - started)

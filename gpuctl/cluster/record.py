@@ -23,7 +23,13 @@ import msgspec
 import gpuctl
 from gpuctl.audit.mask import masked, masked_text
 from gpuctl.audit.report import Source
-from gpuctl.cluster import recorded_commands, recorded_dry_runs, recorded_handshakes, recorded_metrics
+from gpuctl.cluster import (
+    recorded_commands,
+    recorded_dry_runs,
+    recorded_handshakes,
+    recorded_metrics,
+    recorded_pods,
+)
 from gpuctl.cluster.archive import ARCHIVES
 from gpuctl.cluster.capture import API_VERSION, KIND, SECRETS, Capture, Missing, Scope
 from gpuctl.cluster.recorded_commands import Probed
@@ -31,6 +37,7 @@ from gpuctl.cluster.recorded_logs import RESOURCE as LOGS
 from gpuctl.cluster.recorded_logs import path as log_path
 from gpuctl.cluster.recorded_logs import path_about
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
+from gpuctl.facts.pods import Page, Run
 from gpuctl.facts.state import Reason, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -148,7 +155,9 @@ class Recorder:
         with self._lock:
             self._served[group] = tuple(versions)
 
-    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
+    def log(
+        self, log: Log, kept: Callable[[], str], *, cut_at: int | None, lost: Unknown | None = None
+    ) -> None:
         """Writes what may be kept of a log, masked, and how much of it was read."""
         if self._failure:
             return
@@ -156,6 +165,8 @@ class Recorder:
         meta: dict[str, Any] = {"readFrom": "start", "filtered": True, **_span(text)}
         if cut_at is not None:
             meta["truncatedAt"] = cut_at
+        if lost is not None and lost.reason is not Reason.INTERNAL:
+            meta["endMissing"] = {"reason": lost.reason.value, "message": masked_text(lost.message)}
         try:
             with self._writing():
                 file = self._folder / log_path(log)
@@ -189,6 +200,23 @@ class Recorder:
         try:
             with self._writing():
                 recorded_commands.write(self._folder, probed)
+        except OSError as error:
+            self._failure = error
+
+    def heard(self, question: Page | Run, kept: str | None) -> None:
+        """Writes what may be kept of a pod's answer, masked."""
+        self._write_heard(lambda: recorded_pods.write(self._folder, question, kept))
+
+    def not_heard(self, question: Page | Run, gap: Unknown) -> None:
+        """Writes why a pod told nothing."""
+        self._write_heard(lambda: recorded_pods.write_gap(self._folder, question, gap))
+
+    def _write_heard(self, write: Callable[[], None]) -> None:
+        if self._failure:
+            return
+        try:
+            with self._writing():
+                write()
         except OSError as error:
             self._failure = error
 

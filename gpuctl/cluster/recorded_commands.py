@@ -22,6 +22,8 @@ KUBELET: Final = "kubelet-devices"
 NOT_PROBED: Final = "the snapshot does not hold what is in this node"
 _EXIT: Final = re.compile(r"exit (\d+)")
 _SUFFIXES: Final = {KUBELET: ".json"}
+# Files in which people keep much the same: the tables of nvidia-smi without arguments.
+_STANDS_FOR: Final = {"nvidia-smi-q-x": "nvidia-smi.txt"}
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def _answer(
     what = f"{command} on {node}"
     told = folder.get(f"{command}{_SUFFIXES.get(command, '.txt')}")
     erred = folder.get(f"{command}.err")
+    if told is None and command in _STANDS_FOR:
+        told = folder.get(_STANDS_FOR[command])
     if told is None and erred is None:
         return Unknown(Reason.NOT_ASKED, "the snapshot does not hold it", what)
     try:

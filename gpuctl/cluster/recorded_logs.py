@@ -35,6 +35,13 @@ def path_about(log: Log) -> str:
     return f"{path(log).removesuffix(_LOG)}{_ABOUT}"
 
 
+class EndMissing(msgspec.Struct, frozen=True):
+    """Why the last lines of a long log are not here."""
+
+    reason: Reason
+    message: str = ""
+
+
 class About(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The contents of .meta.yaml: how much of a log was read. Without one it is whole."""
 
@@ -43,6 +50,7 @@ class About(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     filtered: bool = False
     first_at: str | None = None
     last_at: str | None = None
+    end_missing: EndMissing | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,9 @@ class RecordedLogs:
         if cut_at is not None and cut_at < STEPS[-1] and not reading.enough(found):
             message = f"the snapshot holds its first {cut_at} bytes, which do not tell"
             return Unknown(Reason.NOT_ASKED, message, str(log))
+        lost = about.end_missing
+        if lost is not None:
+            found = reading.without_end(found, Unknown(lost.reason, lost.message, str(log)))
         return Known(found)
 
     def _about(self, log: Log) -> About:

@@ -10,6 +10,7 @@ import msgspec
 
 from gpuctl.cluster.recorded_commands import Probed
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, View
+from gpuctl.facts.pods import Page, Run
 from gpuctl.facts.state import Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -48,8 +49,11 @@ class Sink(Protocol):
         """What discovery said of an API group."""
         ...
 
-    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
-        """What may be kept of a log; `cut_at` so many bytes, if it is longer."""
+    def log(
+        self, log: Log, kept: Callable[[], str], *, cut_at: int | None, lost: Unknown | None = None
+    ) -> None:
+        """What may be kept of a log; `cut_at` so many bytes, if it is longer. `lost`: why its end is not
+        here."""
         ...
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
@@ -78,6 +82,14 @@ class Sink(Protocol):
 
     def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
         """A handshake was wanted and told nothing."""
+        ...
+
+    def heard(self, question: Page | Run, kept: str | None) -> None:
+        """What may be kept of a pod's answer; None if the pod knows no such page."""
+        ...
+
+    def not_heard(self, question: Page | Run, gap: Unknown) -> None:
+        """A pod was to be asked, and told nothing."""
         ...
 
     def round(self, number: int) -> AbstractContextManager[Sink]:
@@ -116,7 +128,9 @@ class NoSink:
     def served(self, group: str, versions: Sequence[str]) -> None:
         pass
 
-    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
+    def log(
+        self, log: Log, kept: Callable[[], str], *, cut_at: int | None, lost: Unknown | None = None
+    ) -> None:
         pass
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
@@ -138,6 +152,12 @@ class NoSink:
         pass
 
     def missing_handshake(self, port: ServedPort, gap: Unknown) -> None:
+        pass
+
+    def heard(self, question: Page | Run, kept: str | None) -> None:
+        pass
+
+    def not_heard(self, question: Page | Run, gap: Unknown) -> None:
         pass
 
     def round(self, number: int) -> AbstractContextManager[Sink]:  # noqa: ARG002

@@ -23,6 +23,7 @@ from gpuctl.cluster import (
     recorded_handshakes,
     recorded_logs,
     recorded_metrics,
+    recorded_pods,
 )
 from gpuctl.cluster.account import Account, Gap
 from gpuctl.cluster.archive import LIMITS, BadSnapshot, Damaged, File, Limits, files
@@ -31,9 +32,11 @@ from gpuctl.cluster.config_maps import united
 from gpuctl.cluster.contents import Contents
 from gpuctl.cluster.decode import Collector, name_of
 from gpuctl.cluster.documents import Damage, Foreign, Listed, Object, Part, damaged, parts
+from gpuctl.facts.alerts import Alert
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
+from gpuctl.facts.pods import Page, PodReading, Run
 from gpuctl.facts.selectors import parse, selects
 from gpuctl.facts.state import Each, Inapplicable, Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake, ServedPort
@@ -148,7 +151,8 @@ def _reader(
     reader = SnapshotReader(str(path), now, notes, Account(capture, contents), dry_runs, logs, nodes, shown)
     rounds = tuple(file for file in inside if file.path.startswith(f"{SERIES}/"))
     series = tuple(file for file in inside if file.path.startswith(f"{recorded_metrics.FOLDER}/"))
-    return replace(reader, later_rounds=rounds, metric_files=series)
+    asked = tuple(file for file in inside if file.path.startswith(f"{recorded_pods.FOLDER}/"))
+    return replace(reader, later_rounds=rounds, pod_files=asked, metric_files=series)
 
 
 def _now(path: Path, capture: Capture | None, inside: Sequence[File]) -> tuple[datetime, tuple[str, ...]]:
@@ -178,6 +182,14 @@ class _Labelled(msgspec.Struct, frozen=True):
     metadata: _Labels
 
 
+class _PlacedSpec(msgspec.Struct, frozen=True):
+    node_name: str = msgspec.field(default="", name="nodeName")
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    spec: _PlacedSpec
+
+
 @dataclass(frozen=True)
 class SnapshotReader:
     """Reads a record of a cluster. `notes` are what a person should be told of it before any verdict.
@@ -199,6 +211,7 @@ class SnapshotReader:
     namespace: str = ""
     later_rounds: tuple[File, ...] = field(default=(), repr=False)
     metric_files: tuple[File, ...] = field(default=(), repr=False)
+    pod_files: tuple[File, ...] = field(default=(), repr=False)
 
     def clock(self) -> datetime:
         """When the snapshot was taken: nothing in it was read later."""
@@ -221,18 +234,19 @@ class SnapshotReader:
         """All objects of a kind that have these labels, once for each view."""
         if self.namespace and not kind.namespaced:
             return [self._outside] * len(views)
+        wanted = parse(labels)
         asked = Scope(kind.resource, self.namespace, labels=labels)
+        return self._objects(kind, asked, views, lambda item: not labels or selects(wanted, _labels_of(item)))
+
+    def _objects(
+        self, kind: Kind, asked: Scope, views: Sequence[type[View]], keep: Callable[[Object], bool]
+    ) -> Sequence[State[Each[Ref, Any]]]:
         gap = self.account.gap(kind, asked)
         if isinstance(gap, Inapplicable):
             return [gap] * len(views)
         if gap is not None and gap.reason is Reason.NOT_ASKED and not self.account.holds_some(kind):
             return [gap] * len(views)
-        wanted = parse(labels)
-        found = self._collected(
-            kind,
-            views,
-            lambda item: self._is_inside(item, kind) and (not labels or selects(wanted, _labels_of(item))),
-        )
+        found = self._collected(kind, views, lambda item: self._is_inside(item, kind) and keep(item))
         if gap is None:
             return [Known(self._with_gaps(kind, each, [asked])) for each in found]
         return [_begun(each, gap) for each in found]
@@ -257,6 +271,10 @@ class SnapshotReader:
         )
         holes = (*(_as_hole(gap, view.of) for gap in gaps if gap is not None), *outside)
         return Known(Each(each.entries, (*each.holes, *holes)))
+
+    def on_node(self, node: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+        """The pods on a node, once for each view."""
+        return self._objects(views[0].of, Scope(views[0].of.resource, self.namespace), views, _is_on(node))
 
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
         """These objects; one that the snapshot neither holds nor answers for is an unknown entry."""
@@ -307,6 +325,16 @@ class SnapshotReader:
         recorded = recorded_logs.RecordedLogs(self.log_files, self.account.capture)
         return Known(recorded.read(logs, reading))
 
+    def pages(self, pages: Collection[Page], reading: PodReading[Page, T]) -> State[Each[Page, T]]:
+        """What pods answered over HTTP when the snapshot was taken."""
+        inside = [each for each in pages if self.namespace in ("", each.pod.namespace)]
+        return recorded_pods.RecordedPods(self.pod_files).read(inside, reading)
+
+    def runs(self, runs: Collection[Run], reading: PodReading[Run, T]) -> State[Each[Run, T]]:
+        """What commands printed in containers when the snapshot was taken."""
+        inside = [each for each in runs if self.namespace in ("", each.pod.namespace)]
+        return recorded_pods.RecordedPods(self.pod_files).read(inside, reading)
+
     def commands(
         self, wanted: Sequence[tuple[str, Callable[[Output], Any]]], targets: Collection[Target]
     ) -> Sequence[State[Each[str, Any]]]:
@@ -338,6 +366,14 @@ class SnapshotReader:
     def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:  # noqa: ARG002 - as recorded
         """What a Prometheus answered when the snapshot was taken."""
         return recorded_metrics.recorded(self.metric_files, query)
+
+    def part(self, kind: Kind, shape: type[T], refs: Collection[Ref]) -> State[Each[Ref, T]]:  # noqa: ARG002
+        """What a subresource tells is of the moment: none is recorded."""
+        return Inapplicable(f"a snapshot holds no {kind}")
+
+    def alerts(self) -> State[Each[Labels, Alert]]:
+        """What fires is of the moment: none is recorded."""
+        return Inapplicable("a snapshot holds no alerts")
 
     def _collected(
         self, kind: Kind, views: Sequence[type[View]], keep: Callable[[Object], bool]
@@ -413,6 +449,18 @@ def _labels_of(item: Object) -> Mapping[str, str]:
         return msgspec.json.decode(item.text, type=_Labelled).metadata.labels or {}
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
+
+
+def _is_on(node: str) -> Callable[[Object], bool]:
+    """One that can't be read that far may be on any node."""
+
+    def is_on(item: Object) -> bool:
+        try:
+            return msgspec.json.decode(item.text, type=_Placed).spec.node_name == node
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return True
+
+    return is_on
 
 
 def _namespace_of(item: Object, kind: Kind) -> str | None:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast, overload
 
+from gpuctl.facts.alerts import Alert
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, Rule, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
+from gpuctl.facts.pods import Page, PodReading, Run
 from gpuctl.facts.state import Each, State
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -91,6 +93,26 @@ class Within(Read[Each[Ref, O_co]]):
 
 
 @dataclass(frozen=True)
+class OnNode(Read[Each[Ref, O_co]]):
+    """The pods on one node, which another fact names: a few of tens of thousands."""
+
+    view: type[O_co]
+    node: Fact[str]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.node,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.view.of, "list")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.of} on {self.node.name}"
+
+
+@dataclass(frozen=True)
 class Named(Read[Each[Ref, O_co]]):
     """Single objects, which another fact names. One that does not exist is absent from the result."""
 
@@ -110,6 +132,31 @@ class Named(Read[Each[Ref, O_co]]):
         return f"{self.view.of} of {self.refs.name}"
 
 
+@dataclass(frozen=True)
+class Part(Read[Each[Ref, T]]):
+    """What a subresource tells of single objects, which another fact names, in the shape that is asked for.
+
+    `kind` has it in its plural, as permissions do: `clusterqueues/pendingworkloads`. It is of the moment: no
+    record holds it.
+    """
+
+    kind: Kind
+    shape: type[T]
+    refs: Fact[Collection[Ref]]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.refs,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({_rule(self.kind, "get")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} of {self.refs.name}"
+
+
 def _rule(kind: Kind, verb: str) -> Rule:
     return Rule(kind.group, kind.plural, verb, kind.namespaced)
 
@@ -125,7 +172,9 @@ class Served(Read[tuple[str, ...]]):
         return f"API group {self.group}"
 
 
-# Opening one is a get to older API servers and a create to newer ones.
+PROXY = Rule("", "pods/proxy", "get", namespaced=True)
+# Opening a stream is a get to older API servers and a create to newer ones.
+EXEC = frozenset(Rule("", "pods/exec", verb, namespaced=True) for verb in ("create", "get"))
 PORT_FORWARD = frozenset(Rule("", "pods/portforward", verb, namespaced=True) for verb in ("create", "get"))
 
 
@@ -192,6 +241,49 @@ class Logs(Read[Each[Log, T]]):
 
 
 @dataclass(frozen=True)
+class Pages(Read[Each[Page, T]]):
+    """What pods answer over HTTP, through the API server's proxy. Needs consent.
+
+    A page that does not exist is absent from the result.
+    """
+
+    of: Fact[Collection[Page]]
+    reading: PodReading[Page, T]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.of,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return frozenset({PROXY})
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+
+@dataclass(frozen=True)
+class Runs(Read[Each[Run, T]]):
+    """What commands print in containers. Needs consent."""
+
+    of: Fact[Collection[Run]]
+    reading: PodReading[Run, T]
+
+    @property
+    def needs(self) -> tuple[Fact[Any], ...]:
+        return (self.of,)
+
+    @property
+    def rules(self) -> frozenset[Rule]:
+        return EXEC
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+
+@dataclass(frozen=True)
 class Command(Read[Each[str, T]]):
     """What a command printed on nodes, by their names, in the shape that `parse` gives it. Needs consent.
 
@@ -209,7 +301,7 @@ class Command(Read[Each[str, T]]):
 
     @property
     def rules(self) -> frozenset[Rule]:
-        return frozenset({Rule("", "pods/exec", verb, namespaced=True) for verb in ("create", "get")})
+        return EXEC
 
     @property
     def name(self) -> str:
@@ -260,6 +352,15 @@ class Metrics(Read[Each[Labels, Points]]):
     @property
     def name(self) -> str:
         return f"metrics {self.query}"
+
+
+@dataclass(frozen=True)
+class Alerts(Read[Each[Labels, Alert]]):
+    """The alerts that are not over, from an Alertmanager or a Prometheus that the person has named."""
+
+    @property
+    def name(self) -> str:
+        return "alerts"
 
 
 @dataclass(frozen=True)

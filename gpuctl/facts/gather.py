@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from gpuctl.facts.fact import (
     NOW,
+    Alerts,
     Argument,
     Command,
     Derived,
@@ -22,7 +23,11 @@ from gpuctl.facts.fact import (
     Metrics,
     Named,
     Objects,
+    OnNode,
+    Pages,
+    Part,
     Read,
+    Runs,
     Sampled,
     Served,
     Within,
@@ -86,11 +91,13 @@ def gather(
 
 
 def _shared_reads(facts: Iterable[Fact[Any]]) -> dict[Fact[Any], tuple[Read[Any], ...]]:
-    """The reads that share a request: lists of one kind, commands on the same nodes."""
+    """The reads that share a request: lists of one kind, of one node's pods, commands on the same nodes."""
     shared: dict[Any, list[Read[Any]]] = {}
     for fact in facts:
         if isinstance(fact, Objects):
             shared.setdefault((fact.view.of, fact.labels), []).append(fact)
+        elif isinstance(fact, OnNode):
+            shared.setdefault((OnNode, fact.node), []).append(fact)
         elif isinstance(fact, Command):
             shared.setdefault(fact.on, []).append(fact)
     return {fact: tuple(group) for group in shared.values() for fact in group}
@@ -144,7 +151,7 @@ class _Walk:
 
     def _settle(self, fact: Fact[Any], state: State[Any]) -> None:
         self.states[fact] = state
-        if isinstance(fact, Objects | Within | Named):
+        if isinstance(fact, Objects | Within | OnNode | Named):
             self.times[fact.view.of] = self.reader.clock()
         self.watch(fact, self.facts)
 
@@ -161,6 +168,9 @@ class _Walk:
         if isinstance(fact, Objects):
             views = [cast("Objects[Any]", each).view for each in group]
             return self.reader.objects(fact.view.of, fact.labels, views)
+        if isinstance(fact, OnNode):
+            views = [cast("OnNode[Any]", each).view for each in group]
+            return self.reader.on_node(value(self.states[fact.node]), views)
         if isinstance(fact, Within):
             return [self.reader.within(fact.view, value(self.states[fact.namespaces]))]
         if isinstance(fact, Named):
@@ -177,14 +187,25 @@ class _Walk:
             commands = [cast("Command[Any]", each) for each in group]
             wanted = [(each.command, each.parse) for each in commands]
             return self.reader.commands(wanted, value(self.states[fact.on]))
-        return [self._over_time(fact)]
+        return [self._of_pods(fact) if isinstance(fact, Pages | Runs) else self._over_time(fact)]
+
+    def _of_pods(self, fact: Pages[Any] | Runs[Any]) -> State[Any]:
+        """What pods themselves tell when they are asked."""
+        if isinstance(fact, Pages):
+            return self.reader.pages(value(self.states[fact.of]), fact.reading)
+        return self.reader.runs(value(self.states[fact.of]), fact.reading)
 
     def _over_time(self, fact: Read[Any]) -> State[Any]:
-        """What is not as it is at one moment: what was before, what comes, what is watched."""
+        """What is not as it is at one moment: what was before, what comes, what is watched. A subresource is
+        here, for no record holds what it told."""
+        if isinstance(fact, Part):
+            return self.reader.part(fact.kind, fact.shape, value(self.states[fact.refs]))
         if isinstance(fact, Sampled):
             return self.reader.sampled(fact.view)
         if isinstance(fact, Metrics):
             return self.reader.metrics(fact.query, fact.hours)
+        if isinstance(fact, Alerts):
+            return self.reader.alerts()
         if isinstance(fact, Later):
             return self._later(fact)
         raise TypeError(f"no reader for {type(fact).__name__}")

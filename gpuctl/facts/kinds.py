@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from gpuctl.facts.state import Unknown
+
 T = TypeVar("T")
 
 
@@ -107,9 +109,11 @@ class View(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The fields of one kind that gpuctl uses. Subclasses name their kind in `of`.
 
     Of a ConfigMap a snapshot stores no other keys than those that a view names in `keys`, by name or glob.
+    `metadata_only`: the server is asked for nothing but metadata, as of a Secret that only has to exist.
     """
 
     of: ClassVar[Kind]
+    metadata_only: ClassVar[bool] = False
     keys: ClassVar[tuple[str, ...]] = ()
     metadata: Meta
 
@@ -156,14 +160,20 @@ def _at_once(_: Answer) -> float:
     return 0.0
 
 
+def _unchanged(found: T, _: Unknown) -> T:
+    return found
+
+
 @dataclass(frozen=True)
 class LogReading(Generic[T]):
     """What to make of a log. `keep` reduces it to the text that a record may hold: logs can contain what
-    users wrote. Of a long log more is read until there is `enough`."""
+    users wrote. Of a long log more is read until there is `enough`; `without_end` takes note of why its last
+    lines could not be read."""
 
     parse: Callable[[str], T]
     keep: Callable[[str], str]
     enough: Callable[[T], bool] = lambda _: True
+    without_end: Callable[[T, Unknown], T] = _unchanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from gpuctl.facts.kinds import Kind, Meta, Moment, View
+
+_KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -52,6 +55,34 @@ class LabelSelector(_Part, frozen=True):
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelRequirement, ...] = ()
+
+
+class Taint(_Part, frozen=True):
+    key: str
+    effect: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+    def keeps_out(self, tolerations: Iterable[Toleration]) -> bool:
+        """Whether it keeps pods with these tolerations away."""
+        return self.effect in _KEEPS_OUT and not any(each.tolerates(self) for each in tolerations)
+
+
+class Toleration(_Part, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """By Kubernetes' rules."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return self.key == taint.key and self.value == taint.value
 
 
 class NamespaceStatus(_Part, frozen=True):
@@ -103,6 +134,10 @@ class PodSpec(_Part, frozen=True):
     volumes: tuple[Volume, ...] = ()
 
 
+class ContainerRunning(_Part, frozen=True):
+    started_at: Moment | None = None
+
+
 class ContainerWaiting(_Part, frozen=True):
     reason: str = ""
     message: str = ""
@@ -116,6 +151,7 @@ class ContainerTerminated(_Part, frozen=True):
 
 
 class ContainerState(_Part, frozen=True):
+    running: ContainerRunning | None = None
     waiting: ContainerWaiting | None = None
     terminated: ContainerTerminated | None = None
 
@@ -196,6 +232,7 @@ class DeploymentSpec(_Part, frozen=True):
 
 
 class DeploymentStatus(_Part, frozen=True):
+    observed_generation: int = 0
     replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0

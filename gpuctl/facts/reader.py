@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from gpuctl.facts.alerts import Alert
 from gpuctl.facts.kinds import Answer, Attempt, Kind, Log, LogReading, Ref, View
 from gpuctl.facts.metrics import Labels, Points
 from gpuctl.facts.nodes import Output, Target
+from gpuctl.facts.pods import Page, PodReading, Run
 from gpuctl.facts.state import Each, State
 from gpuctl.facts.tls import Handshake, ServedPort
 
@@ -38,8 +40,16 @@ class Reader(Protocol):
         """All objects of a kind in these namespaces. A namespace that can't be listed is a hole."""
         ...
 
+    def on_node(self, node: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+        """The pods on a node, in one request, once for each view."""
+        ...
+
     def named(self, view: type[View], refs: Collection[Ref]) -> State[Each[Ref, Any]]:
         """These objects; what does not exist is absent."""
+        ...
+
+    def part(self, kind: Kind, shape: type[T], refs: Collection[Ref]) -> State[Each[Ref, T]]:
+        """What a subresource tells of these objects; inapplicable where it is not served."""
         ...
 
     def served(self, group: str) -> State[tuple[str, ...]]:
@@ -56,6 +66,15 @@ class Reader(Protocol):
 
     def logs(self, logs: Collection[Log], reading: LogReading[T]) -> State[Each[Log, T]]:
         """The beginnings of these logs, parsed; what was never written is absent."""
+        ...
+
+    def pages(self, pages: Collection[Page], reading: PodReading[Page, T]) -> State[Each[Page, T]]:
+        """What pods answer over HTTP, parsed; a page that does not exist is absent. Inapplicable without
+        the person's consent."""
+        ...
+
+    def runs(self, runs: Collection[Run], reading: PodReading[Run, T]) -> State[Each[Run, T]]:
+        """What these commands print, parsed. Inapplicable without the person's consent."""
         ...
 
     def commands(
@@ -75,4 +94,8 @@ class Reader(Protocol):
 
     def metrics(self, query: str, hours: float) -> State[Each[Labels, Points]]:
         """The past hours of what a query selects; inapplicable where no Prometheus was named."""
+        ...
+
+    def alerts(self) -> State[Each[Labels, Alert]]:
+        """The alerts that are not over; inapplicable where nothing was named that knows of alerts."""
         ...

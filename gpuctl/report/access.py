@@ -22,21 +22,28 @@ def access_json(report: AccessReport) -> str:
 def draw_access(report: AccessReport, console: Console) -> None:
     """Draws a row for each permission, and says below what follows."""
     rows = [
-        (_permission(each), each.allowed, _by_check(each.assertions or each.more))
-        for each in report.permissions
+        (_permission(each, report.namespace), each.allowed, _needed_for(each)) for each in report.permissions
     ]
     print_table(console, ("PERMISSION", "ALLOWED", "NEEDED FOR"), rows)
     for line in _conclusion(report):
         console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
 
 
-def _permission(permission: Permission) -> str:
+def _permission(permission: Permission, tenant: str) -> str:
     group = f".{permission.group}" if permission.group else ""
-    return f"{permission.verb} {permission.resource}{group}"
+    place = f" in {permission.namespace}" if permission.namespace != tenant else ""
+    return f"{permission.verb} {permission.resource}{group}{place}"
+
+
+def _needed_for(permission: Permission) -> str:
+    if permission.assertions:
+        return _by_check(permission.assertions)
+    return f"can be left out; with it: {_by_check(permission.more)}"
 
 
 def _by_check(names: Iterable[str]) -> str:
-    """`kueue-webhooks: one-release, usable-ca-bundles`; a name without an assertion is about the subjects."""
+    """`kueue-webhooks: one-release, usable-ca-bundles`, `drain: budgets-allow, its steps`; a name without an
+    assertion is about the subjects."""
     checks: dict[str, list[str]] = {}
     for name in names:
         check, _, assertion = name.partition("/")

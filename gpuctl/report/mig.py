@@ -7,30 +7,34 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from rich.text import Text
 
-from gpuctl.nvidia.picture import GpuPicture, NodePicture, SlicePicture, offered
+from gpuctl.audit.mask import masked_text
+from gpuctl.nvidia.picture import GpuPicture, NodePicture, ProcessPicture, SlicePicture, offered
 from gpuctl.report.plain import plain
 from gpuctl.report.table import print_table
 from gpuctl.report.text import Canvas
 
 WIDTH: Final = 72  # characters for the memory slices of a GPU
 PICTURES: Final = 8  # nodes that are drawn without being asked for
+PROCESSES: Final = 4  # of one slice that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """How a slice is filled: held, free, of unknown holder; and memory that is in no slice."""
+    """How a slice is filled: held, free, of unknown holder; memory in no slice; where a name is cut."""
 
     held: str
     free: str
     unknown: str
     unused: str
     edge: str
+    cut: str
 
 
-_DRAWN: Final = _Signs("█", "░", "▒", "·", "│")
-_ASCII: Final = _Signs("#", "-", "?", ".", "|")
+_DRAWN: Final = _Signs("█", "░", "▒", "·", "│", "…")
+_ASCII: Final = _Signs("#", "-", "?", ".", "|", "~")
 _STYLES: Final = {True: "yellow", False: "green", None: "cyan"}
 
 
@@ -84,6 +88,9 @@ def _row(alike: Sequence[NodePicture]) -> list[str]:
 def draw_node(node: NodePicture, on: Canvas) -> None:
     """Draws one node and its GPUs."""
     on.line(Text(_title(node), style="bold"))
+    if node.labels:
+        told = "  ".join(f"{name}={text}" for name, text in node.labels.items())
+        on.line(Text(f"labels  {plain(told)}", style="dim"), indent=2)
     if node.change:
         on.line(Text(f"being changed: {plain(node.change)}", style="yellow"), indent=2)
     if node.unknown:
@@ -122,6 +129,18 @@ def _draw_gpu(gpu: GpuPicture, on: Canvas) -> None:
         on.line(Text("(where they lie is not known: in the order of the devices)", style="dim"), indent=2)
     for number, each in enumerate(gpu.slices):
         on.line(_told(number, each), indent=4)
+        _list_processes(each.processes, on)
+    if gpu.processes:
+        on.line(Text("on one of these slices, nothing tells which:", style="dim"), indent=4)
+        _list_processes(gpu.processes, on)
+
+
+def _list_processes(processes: Sequence[ProcessPicture], on: Canvas) -> None:
+    for each in processes[:PROCESSES]:
+        memory = "" if each.memory_mib is None else f"  {each.memory_mib} MiB"
+        on.line(Text(plain(f"process {each.pid}  {masked_text(each.name)}{memory}"), style="dim"), indent=7)
+    if len(processes) > PROCESSES:
+        on.line(Text(f"and {len(processes) - PROCESSES} processes more", style="dim"), indent=7)
 
 
 def _can_draw(on: Canvas) -> bool:
@@ -152,8 +171,13 @@ def _filled(each: SlicePicture, unit: int, signs: _Signs) -> Text:
     width = each.size * unit - 1
     sign = {True: signs.held, False: signs.free, None: signs.unknown}[each.held]
     name = plain(each.name)
-    text = f" {name} ".center(width, sign) if len(name) + 2 <= width else name[:width].center(width, sign)
+    text = f" {name} " if len(name) + 2 <= width else _cut(name, width, signs.cut)
+    text = text.center(width, sign)
     return Text(text, style=_STYLES[each.held])
+
+
+def _cut(name: str, width: int, mark: str) -> str:
+    return name if len(name) <= width else f"{name[: width - len(mark)]}{mark}"
 
 
 def _told(number: int, each: SlicePicture) -> Text:
@@ -171,7 +195,9 @@ def _told(number: int, each: SlicePicture) -> Text:
 def _holder(each: SlicePicture) -> str:
     if each.held is None:
         return "holder unknown"
-    return ", ".join(each.holders) if each.held else "free"
+    names = ", ".join(each.holders)
+    said = " (as DCGM exporter says)" if each.told_by == "dcgm-exporter" else ""
+    return f"{names}{said}" if each.held else "free"
 
 
 class _Document(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -185,5 +211,19 @@ def to_json(nodes: Sequence[NodePicture], unknown: Iterator[str]) -> str:
     """The same as JSON. ASCII only, so that no character of a cluster's strings reaches a terminal raw."""
     import json
 
-    document = _Document(nodes=tuple(nodes), unknown=tuple(unknown))
+    document = _Document(nodes=tuple(map(_masked, nodes)), unknown=tuple(unknown))
     return json.dumps(msgspec.to_builtins(document), indent=2) + "\n"
+
+
+def _masked(node: NodePicture) -> NodePicture:
+    """The node without secrets that processes may bear in their names."""
+    return replace(node, gpus=tuple(map(_masked_gpu, node.gpus)))
+
+
+def _masked_gpu(gpu: GpuPicture) -> GpuPicture:
+    slices = tuple(replace(each, processes=_masked_names(each.processes)) for each in gpu.slices)
+    return replace(gpu, slices=slices, processes=_masked_names(gpu.processes))
+
+
+def _masked_names(processes: Sequence[ProcessPicture]) -> tuple[ProcessPicture, ...]:
+    return tuple(replace(each, name=masked_text(each.name)) for each in processes)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from gpuctl.facts.state import Known
 from gpuctl.kueue.chain import first_broken
 from gpuctl.kueue.picture import CellPicture, MemberPicture, QueuePicture, WaiterPicture, learned
 from gpuctl.kueue.quantities import shown
@@ -18,6 +19,7 @@ from gpuctl.report.table import print_table
 from gpuctl.report.text import Canvas
 
 WAITING: Final = 20  # Workloads of a line that are shown without being asked for
+GAPS: Final = 5  # gaps below the table that are shown without being asked for
 WIDTH: Final = 24  # characters of a bar
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_SPARKS: Final = "_.-:=+*#"
@@ -28,6 +30,11 @@ def draw_queues(queues: Sequence[QueuePicture], on: Canvas) -> None:
     """Draws a table of all queues, those with the oldest wait first."""
     ordered = sorted(queues, key=lambda each: (-each.past.oldest.total_seconds(), each.name))
     print_table(on.console, _COLUMNS, [_row(each, on) for each in ordered])
+    gaps = list(dict.fromkeys(gap for each in ordered for gap in each.unknown))
+    for gap in gaps[: None if on.verbose else GAPS]:
+        on.line(on.sign("unknown").append(plain(gap)))
+    if len(gaps) > GAPS and not on.verbose:
+        on.line(f"and {len(gaps) - GAPS} gaps more (-v shows all)")
 
 
 def _row(queue: QueuePicture, on: Canvas) -> list[str]:
@@ -218,17 +225,21 @@ def _draw_line(queue: QueuePicture, on: Canvas) -> None:
     if not queue.waiting:
         return
     on.line("")
-    rows = [_waiter(number, each) for number, each in enumerate(queue.waiting)]
+    waiting = queue.waiting
+    rows = [_waiter(each) for each in waiting]
     shown_rows = rows if on.verbose else rows[:WAITING]
     headers = ("POSITION", "NAMESPACE", "NAME", "LOCALQUEUE", "PRIORITY", "WAITED", "ASKS FOR", "CAUSE")
     print_table(on.console, headers, shown_rows)
     if len(shown_rows) < len(rows):
         on.line(f"and {len(rows) - len(shown_rows)} more (-v shows all)")
+    if any(each.estimate for each in waiting):
+        why = "" if isinstance(queue.places, Known) else f"; the manager's own: {plain(str(queue.places))}"
+        on.line(Text(f"(~ estimated from priority and age{why})", style="dim"), indent=2)
 
 
-def _waiter(number: int, each: WaiterPicture) -> list[str]:
+def _waiter(each: WaiterPicture) -> list[str]:
     return [
-        str(number),
+        f"~{each.place}" if each.estimate else str(each.place),
         each.namespace,
         each.name,
         each.local_queue,

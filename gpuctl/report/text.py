@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -80,6 +81,8 @@ def draw_conclusion(report: AuditReport, on: Canvas) -> None:
     on.line(Text(summary(report), style="bold"))
     for hint in _proofs(report):
         on.line(hint, indent=2)
+    for command in _runbooks(report):
+        on.line(f"runbook: {command}", indent=2)
 
 
 def draw_check(check: CheckItem, on: Canvas) -> None:
@@ -192,3 +195,27 @@ def _proofs(report: AuditReport) -> Iterator[str]:
         for assertion in check.assertions:
             if assertion.verdict == Verdict.NOT_PROVEN:
                 yield f"not proven: {plain(assertion.statement)} ({plain(assertion.reason)})"
+
+
+def _runbooks(report: AuditReport) -> Iterator[str]:
+    """The runbooks that cure what was found, as the commands that the remedies name."""
+    commands = dict.fromkeys(
+        plain(command)
+        for finding in walk.findings(report)
+        if finding.runbook and counts(finding)
+        for command in _plans(finding)
+    )
+    yield from list(commands)[: words.SHOWN]
+    if len(commands) > words.SHOWN:
+        yield f"and {len(commands) - words.SHOWN} more, each in the remedy of a finding"
+
+
+def _plans(finding: FindingItem) -> list[str]:
+    """Without a command in its remedy, what the runbook takes is asked of its help. Remedies are alike for
+    many nodes, and say NODE."""
+    named = re.findall(rf"`(gpuctl plan {re.escape(finding.runbook or '')}\b[^`]*)`", finding.remedy)
+    if not named:
+        return [f"gpuctl plan {finding.runbook} --help"]
+    if finding.object.kind != "Node":
+        return named
+    return [re.sub(r"\bNODE\b", finding.object.name, each) for each in named]

@@ -94,7 +94,7 @@ def _view(namespace: str, pod: str, facts: Mapping[str, Any], all_: Sequence[Any
         for assertion in check.assertions
         for finding in assertion.findings
         if (finding.object.namespace, finding.object.name) == (namespace, pod)
-        and (len(all_) == 1 or f"container {facts['container']}" in finding.message)
+        and (len(all_) == 1 or f", container {facts['container']} (" in finding.message)
     )
     return View(namespace, pod, facts, findings, len(all_) == 1)
 
@@ -238,14 +238,21 @@ def _place(facts: Mapping[str, Any]) -> str:
 
 def _load(facts: Mapping[str, Any]) -> str:
     load = facts.get("load")
-    if not load:
-        return ""
-    preempted = f", {load['preemptions']} preemptions" if load.get("preemptions") else ""
-    return (
-        f"; at {load['at']}: {load['running']} running, {load['waiting']} waiting, KV cache "
-        f"{load['kvUsagePercent']} % in use"
-        f"{preempted}"
+    lost = facts.get("loadUnknown")
+    unknown = (
+        f"; the end of its log, which tells how busy it is now, is missing ({plain(lost)})" if lost else ""
     )
+    if not load:
+        return unknown
+    when = f"at {load['at']}" if load.get("at") else f"now, by {load.get('source', 'itself')}"
+    words = {
+        "running": "{} running",
+        "waiting": "{} waiting",
+        "kvUsagePercent": "KV cache {} % in use",
+        "preemptions": "{} preemptions",
+    }
+    told = [form.format(load[name]) for name, form in words.items() if load.get(name) is not None]
+    return f"; {when}: {', '.join(told)}{unknown}"
 
 
 def _draw_mode(view: View, on: Canvas) -> None:
@@ -254,7 +261,10 @@ def _draw_mode(view: View, on: Canvas) -> None:
         on.line(f"{'mode':<16}{plain(view.mode)}, {mode['confidence']}: {plain(mode['why'])}", indent=2)
     else:
         on.line(f"{'mode':<16}{plain(view.mode)}: {plain(str(facts.get('modeUnknown', '')))}", indent=2)
-    on.line(f"{'by its spec':<16}{plain(str(facts.get('planned', '')))}", indent=2)
+    if "specified" in facts:
+        on.line(f"{'by its process':<16}{plain(str(facts.get('planned', '')))}", indent=2)
+    spec = facts.get("specified", facts.get("planned", ""))
+    on.line(f"{'by its spec':<16}{plain(str(spec))}", indent=2)
     if facts.get("required") != "report":
         on.line(f"{'required':<16}{plain(facts['required'])}", indent=2)
 
@@ -286,6 +296,8 @@ def _draw_memory(view: View, on: Canvas) -> None:
 
 
 def _draw_past_hour(view: View, on: Canvas) -> None:
+    if view.facts.get("pastHourUnknown"):
+        on.line(f"{'past hour':<16}not known: {plain(view.facts['pastHourUnknown'])}", indent=2)
     for each in view.facts.get("pastHour") or ():
         device = " ".join(f"{name} {value}" for name, value in (each.get("device") or {}).items())
         counted = f", {each['counted']:g} counted" if "counted" in each else ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gpuctl.audit.access import AccessReport, Allowed, access_report
+from gpuctl.audit.access import AccessReport, Allowed, Sought, access_report
 from gpuctl.audit.check import Check
 from gpuctl.audit.permissions import Grant, Purpose, grants
 from gpuctl.facts.fact import Objects, given
@@ -55,7 +55,7 @@ def test_what_only_the_subjects_need_is_in_the_role_too() -> None:
 
 
 def answers(**by_resource: State[bool]) -> AccessReport:
-    return access_report(THREE, lambda rule: by_resource[rule.resource], cluster="lab")
+    return access_report(map(Sought, THREE), lambda rule, _: by_resource[rule.resource], cluster="lab")
 
 
 YES, NO, UNKNOWN = Known(True), Known(False), Unknown(Reason.TIMEOUT, "no answer\x1b[2J")
@@ -90,15 +90,39 @@ def test_json_has_every_permission_with_its_reason() -> None:
     assert (report["exitCode"], report["cluster"]) == (1, "lab")
 
 
+def test_what_a_runbook_takes_is_asked_for_where_it_takes_it() -> None:
+    journal = Grant(Rule("", "configmaps", "create", namespaced=True), ("drain/a journal is begun",))
+    events = Grant(Rule("", "events", "create", namespaced=True), (), ("drain/an Event is made",))
+    wide = Grant(NODES, ("drain/pool-stays", "drain/the plan"))
+    asked = []
+
+    def may(rule: Rule, namespace: str) -> State[bool]:
+        asked.append((rule.resource, namespace))
+        return NO if rule.resource == "events" else YES
+
+    sought = [Sought(wide), Sought(journal, "ops"), Sought(events, "default")]
+    report = access_report(sought, may, cluster="lab")
+    assert asked == [("nodes", ""), ("configmaps", "ops"), ("events", "default")]
+    assert [each.namespace for each in report.permissions] == ["", "ops", "default"]
+    assert report.exit_code == 1
+    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115
+    draw_access(report, console)
+    rows = {line.split("  ")[0]: line for line in console.export_text().splitlines()}
+    assert rows["list nodes"].endswith("drain: pool-stays, the plan")
+    assert rows["create configmaps in ops"].endswith("drain: a journal is begun")
+    assert rows["create events in default"].endswith("can be left out; with it: drain: an Event is made")
+
+
 def test_within_a_namespace_nothing_cluster_wide_is_asked_for() -> None:
     asked = []
 
-    def may(rule: Rule) -> State[bool]:
-        asked.append(rule)
+    def may(rule: Rule, namespace: str) -> State[bool]:
+        asked.append((rule, namespace))
         return YES
 
-    report = access_report(THREE, may, cluster="lab", namespace="team-a")
-    assert asked == [PODS]
+    sought = [Sought(each, "team-a") for each in THREE]
+    report = access_report(sought, may, cluster="lab", namespace="team-a")
+    assert asked == [(PODS, "team-a")]
     assert [each.allowed for each in report.permissions] == [
         Allowed.YES,
         Allowed.NOT_APPLICABLE,

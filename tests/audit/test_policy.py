@@ -32,7 +32,7 @@ def test_the_file_beside_the_person_is_found(tmp_path: Path) -> None:
             "checks: {kueue-webhooks: {rotationSecond: 1}}",
             "unknown key 'rotationSecond' in checks.kueue-webhooks, did you mean 'rotationSeconds'?",
         ),
-        ("checks: {xyz: {}}", "unknown key 'xyz' in checks; known are kueue-webhooks"),
+        ("checks: {xyz: {}}", "unknown key 'xyz' in checks; known are flavor-impact, kueue-webhooks"),
         ("failOn: sometimes", "Invalid enum value 'sometimes' - at `$.failOn`"),
         ("kind: Pod", "Invalid enum value 'Pod' - at `$.kind`"),
         ("[1]", "Expected `object`, got `array`"),

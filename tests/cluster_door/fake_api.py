@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ class Exchange(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.api.sent.append((self.path, json.loads(sent)))
         self.server.api.answer(self)
+
+    do_PATCH = do_DELETE = do_POST  # noqa: N815 - names that the server looks for
 
     def send(self, status: int, body: bytes, kind: str = JSON, headers: Mapping[str, str] = {}) -> None:
         self.begin(status, len(body), kind, headers)
@@ -90,9 +93,13 @@ class FakeApi:
 
 
 @contextmanager
-def fake_api() -> Iterator[FakeApi]:
+def fake_api(tls: ssl.SSLContext | None = None) -> Iterator[FakeApi]:
     server = _Server(("127.0.0.1", 0), Exchange)
-    server.api = FakeApi(f"http://127.0.0.1:{server.server_address[1]}").on("/apis", groups())
+    port = server.server_address[1]
+    url = f"https://localhost:{port}" if tls else f"http://127.0.0.1:{port}"
+    server.api = FakeApi(url).on("/apis", groups())
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield server.api

@@ -90,7 +90,10 @@ class Recorded(NoSink):
     def served(self, group: str, versions: Sequence[str]) -> None:
         self.groups[group] = versions
 
-    def log(self, log: Log, kept: Callable[[], str], *, cut_at: int | None) -> None:
+    def log(
+        self, log: Log, kept: Callable[[], str], *, cut_at: int | None, lost: Unknown | None = None
+    ) -> None:
+        assert lost is None
         self.logs[str(log)] = (kept(), cut_at)
 
     def missing_log(self, log: Log | None, gap: Unknown) -> None:
@@ -175,6 +178,18 @@ def test_labels_are_handed_to_the_server(api: FakeApi, reader: LiveReader, sink:
 
     assert "labelSelector=app+in+%28a%2Cb%29" in api.requests[0][0]
     assert sink.whole == [("pods", "app in (a,b)", "", "")]
+
+
+def test_the_pods_of_one_node_are_chosen_by_the_server_and_not_recorded(
+    api: FakeApi, reader: LiveReader, sink: Recorded
+) -> None:
+    api.on(PODS, does.a_list("Pod", [pod("a", nodeName="n-1")]))
+
+    (state,) = reader.on_node("n-1", [Pod])
+
+    assert names(state) == ["a"]
+    assert "fieldSelector=spec.nodeName%3Dn-1" in api.requests[0][0]
+    assert not sink.whole
 
 
 def test_a_malformed_object_hides_no_other(api: FakeApi, reader: LiveReader) -> None:
@@ -621,3 +636,38 @@ def test_connections_are_kept(api: FakeApi, reader: LiveReader) -> None:
         listed(reader)
 
     assert len(set(ports)) == 1
+
+
+# Secrets
+
+
+class ASecret(View, frozen=True):
+    of: ClassVar[Kind] = Kind("", ("v1",), "Secret", "secrets", namespaced=True)
+
+
+class NameOfASecret(View, frozen=True):
+    of: ClassVar[Kind] = ASecret.of
+    metadata_only: ClassVar[bool] = True
+
+
+def test_of_a_secret_that_must_exist_only_metadata_is_asked_for(
+    api: FakeApi, reader: LiveReader, sink: Recorded
+) -> None:
+    accepted: list[str] = []
+
+    def there(exchange: does.Exchange) -> None:
+        accepted.append(exchange.headers["Accept"])
+        about = {"name": "cert", "namespace": "lab", "uid": "u-1"}
+        does.body({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": about})(
+            exchange
+        )
+
+    api.on("/api/v1/namespaces/lab/secrets/cert", there)
+    ref = Ref(ASecret.of, "cert", "lab")
+    found = reader.named(NameOfASecret, [ref])
+    assert isinstance(found, Known)
+    assert found.value[ref].metadata.uid == "u-1"
+    assert accepted == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"]
+    assert not sink.objects
+    assert isinstance(reader.named(ASecret, [ref]), Inapplicable)
+    assert len(accepted) == 1

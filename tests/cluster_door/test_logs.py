@@ -18,12 +18,12 @@ from gpuctl.cluster.snapshot import open_snapshot
 from gpuctl.facts.kinds import Log, LogReading, Ref
 from gpuctl.facts.state import Each, Known, Reason, State, Unknown
 from gpuctl.vllm.objects import EnginePod
-from gpuctl.vllm.reading import kept, parse, tells
+from gpuctl.vllm.reading import kept, parse, tells, without_end
 from tests.builders import vllm as make
 from tests.cluster_door import fake_api as fake
 from tests.cluster_door.fake_api import Exchange, FakeApi
 
-READING = LogReading(parse, kept, tells)
+READING = LogReading(parse, kept, tells, without_end)
 PLAIN = LogReading(str, str)
 
 
@@ -75,6 +75,29 @@ def test_of_a_long_log_the_end_is_read_too(api: FakeApi, reader: LiveReader) -> 
     assert (found.load.running, found.load.waiting) == (9, 8)
     assert max(len(each) for each, _ in api.requests) < 300
     assert api.asked(path("a")) == 2
+
+
+def test_an_end_that_can_not_be_read_is_noted_live_and_in_a_record(
+    api: FakeApi, kubeconfig: Callable[..., Access], tmp_path: Path
+) -> None:
+    noise = "(APIServer pid=1) said something of no interest\n" * 30_000
+    whole = written(f"{make.graphs_log()}{noise}")
+
+    def without_end_of_a(exchange: Exchange) -> None:
+        failed = fake.status(500, "InternalError", "dial tcp 10.0.0.1:10250: connect: no route to host")
+        (failed if "tailLines" in exchange.query else whole)(exchange)
+
+    api.on(path("a"), without_end_of_a).on(path("b"), whole)
+    recorder = Recorder(tmp_path / "snapshot")
+    reader = LiveReader(connect(kubeconfig(api.url, user={"token": "t"})), 5.0, sink=recorder)
+    live = known(reader.logs([log("a"), log("b")], READING))
+    recorder.close(Source(kind="live", name="x"))
+    again = known(open_snapshot(tmp_path / "snapshot").logs([log("a"), log("b")], READING))
+    for found in (live, again):
+        assert found[log("a")].start.ready, "the beginning counts all the same"
+        assert found[log("a")].without_end.reason is Reason.SERVER_ERROR
+        assert "no route to host" in found[log("a")].without_end.message
+        assert found[log("b")].without_end is None
 
 
 def test_more_is_read_where_the_beginning_does_not_tell(api: FakeApi, reader: LiveReader) -> None:

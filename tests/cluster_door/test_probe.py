@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from gpuctl.cluster import probe
 from gpuctl.cluster.connection import Connection, Reply
 from gpuctl.cluster.deadline import Deadline
 from gpuctl.cluster.probe import Prober, Probing
@@ -260,7 +262,8 @@ def test_auto_makes_no_pod_where_nobody_can_be_asked(here: Any) -> None:
 def test_auto_asks_once_in_words(here: Any, agrees: bool, pods: int) -> None:
     questions: list[str] = []
 
-    def ask(question: str) -> bool:
+    def ask(question: str, patience: float) -> bool:
+        assert 0 < patience <= 15
         questions.append(question)
         return agrees
 
@@ -361,3 +364,32 @@ def test_a_closed_prober_makes_no_more_pods() -> None:
     assert cluster.made == {}
     with pytest.raises(NotKnown):
         _ = state.value["n"]
+
+
+def test_more_nodes_than_go_at_once_wait_their_turn(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "AT_ONCE", 2)
+    run, now, most = here(sliced().state), [0], [0]
+    lock = threading.Lock()
+
+    def counted(command: list[str]) -> Answer:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        answer: Answer = run(command)
+        with lock:
+            now[0] -= 1
+        return answer
+
+    names = [f"n{number}" for number in range(7)]
+    found = looked(Cluster(dict.fromkeys(names, counted)), *(target(name, name) for name in names))
+    assert {name: gpus(state) for name, state in found.items()} == dict.fromkeys(names, 1)
+    assert most[0] == 2
+
+
+def test_a_mistake_of_our_own_costs_its_node_alone(here: Any) -> None:
+    def broken(_: list[str]) -> Answer:
+        raise ZeroDivisionError
+
+    found = looked(Cluster({"a": broken, "b": here(sliced().state)}), target("n", "a"), target("m", "b"))
+    assert reason(found["n"]) is Reason.INTERNAL
+    assert gpus(found["m"]) == 1

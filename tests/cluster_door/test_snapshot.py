@@ -276,6 +276,13 @@ def test_labels_choose(tmp_path: Path) -> None:
     assert names(pods(reader, "app!=vllm")) == {"job-1"}
 
 
+def test_the_pods_of_one_node(tmp_path: Path) -> None:
+    here, strange = {**POD, "spec": {"nodeName": "n-1"}}, {**OTHER_POD, "spec": {"nodeName": 7}}
+    reader = a_snapshot(tmp_path, here, strange, complete=["pods"])
+    assert names(reader.on_node("n-1", [Pod])[0]) == {"llm-0", "job-1"}
+    assert names(reader.on_node("n-2", [Pod])[0]) == {"job-1"}  # it may be there
+
+
 def test_narrow_reads_answer_for_as_much_as_they_covered(tmp_path: Path) -> None:
     scopes = [
         {"resource": "pods", "namespace": "serving"},

@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
-from gpuctl.facts.fact import NOW, Argument, DryRun, Fact, Maybe, Named, Objects, Within, given, graph, rules
+from gpuctl.facts.fact import (
+    NOW,
+    Argument,
+    DryRun,
+    Fact,
+    Maybe,
+    Named,
+    Objects,
+    OnNode,
+    Within,
+    given,
+    graph,
+    rules,
+)
 from gpuctl.facts.gather import Facts, gather
 from gpuctl.facts.kinds import Attempt, Kind, Ref, Rule, View
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown
@@ -159,3 +172,20 @@ def test_references_read_like_kubectl() -> None:
     assert str(Ref(PODS, "a", "team")) == "Pod team/a"
     assert Ref(PODS, "a", "team").kubectl == "-n team pods/a"
     assert Ref(NODES, "n").kubectl == "nodes/n"
+
+
+def test_views_of_one_nodes_pods_share_one_request() -> None:
+    where: Argument[str] = Argument("the node", "n-1")
+    asked: list[tuple[str, int]] = []
+
+    class OfNodes(MemoryReader):
+        def on_node(self, node: str, views: Sequence[type[View]]) -> Sequence[State[Each[Ref, Any]]]:
+            asked.append((node, len(views)))
+            return super().on_node(node, views)
+
+    here, there = ({**pod(name), "spec": {"nodeName": node}} for name, node in (("a", "n-1"), ("b", "n-2")))
+    one, other = OnNode(PodView, where), OnNode(OtherPodView, where)
+    facts = gather([one, other], OfNodes([here, there]), {})
+    assert asked == [("n-1", 2)]
+    assert [ref.name for ref, _ in facts[one].items()] == ["a"]
+    assert {str(rule) for rule in rules(one)} == {"list pods"}

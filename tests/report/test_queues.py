@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gpuctl.facts.gather import gather
+from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Reason, Unknown
-from gpuctl.kueue.picture import QueuePicture, pictures_of_queues
+from gpuctl.kueue.objects import ClusterQueue
+from gpuctl.kueue.picture import IN_FULL, QueuePicture, pictures_of_queues, places_in_line, places_of
 from gpuctl.report.queues import draw_queue, draw_queues, spark, to_json
 from gpuctl.report.text import canvas
 from tests.builders.queues import GPU, World, healthy
@@ -85,6 +88,14 @@ def test_what_could_not_be_read_is_said() -> None:
     assert json.loads(to_json([queue], []))["items"][0]["quota"] is None
 
 
+def test_the_table_says_that_a_workload_could_not_be_read() -> None:
+    world = healthy()
+    world.workload("broken")["spec"]["podSets"] = "none"
+    (gap,) = drawn(draw_queues, pictures(world)).splitlines()[2:]
+    assert gap.startswith("? ")
+    assert "broken" in gap
+
+
 def test_json_has_the_line_and_the_causes() -> None:
     told = json.loads(to_json(pictures(healthy()), ["a gap"]))
     (queue,) = told["items"]
@@ -93,6 +104,42 @@ def test_json_has_the_line_and_the_causes() -> None:
     assert queue["quota"][0]["used"] == "8"
     assert [each["position"] for each in queue["waiting"]] == [0, 1, 2]
     assert queue["causes"][0]["cause"].startswith("quota is in use")
+
+
+def in_full(**reader: object) -> QueuePicture:
+    facts = gather([pictures_of_queues, places_in_line], healthy().reader(**reader), {IN_FULL: "vision"})
+    (queue,) = [each for _, each in facts[pictures_of_queues].known()]
+    return replace(queue, places=places_of(facts, "vision"))
+
+
+def positions(queue: QueuePicture) -> list[list[str]]:
+    lines = drawn(draw_queue, queue).splitlines()
+    start = next(number for number, each in enumerate(lines) if each.startswith("POSITION"))
+    return [each.split()[:3:2] for each in lines[start + 1 : start + 4]]
+
+
+def test_the_manager_says_where_a_workload_stands() -> None:
+    """What it does not name, or does not tell, is an estimate, and says so."""
+    names = {"train-2": 0, "train-0": 1}
+    items = [
+        {"metadata": {"name": name, "namespace": "team-a"}, "positionInClusterQueue": place}
+        for name, place in names.items()
+    ]
+    queue = in_full(parts={Ref(ClusterQueue.of, "vision"): {"items": items}})
+    assert positions(queue) == [["0", "train-2"], ["1", "train-0"], ["~1", "train-1"]]
+    assert "(~ estimated from priority and age)" in drawn(draw_queue, queue)
+    (told,) = json.loads(to_json([queue], []))["items"]
+    assert [each["positionIs"] for each in told["waiting"]] == ["kueue", "kueue", "estimate"]
+
+
+def test_where_the_manager_may_not_be_asked_only_positions_are_estimates() -> None:
+    gap = Unknown(Reason.FORBIDDEN, "no", "pendingworkloads")
+    queue = in_full(missing={"clusterqueues/pendingworkloads.visibility.kueue.x-k8s.io": gap})
+    assert positions(queue) == [["~0", "train-0"], ["~1", "train-1"], ["~2", "train-2"]]
+    text = drawn(draw_queue, queue)
+    assert "(~ estimated from priority and age; the manager's own: pendingworkloads: forbidden: no)" in text
+    assert queue.unknown == ()
+    assert queue.pending == 3
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=40), st.sampled_from(["utf-8", "ascii"]))

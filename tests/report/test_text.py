@@ -126,3 +126,31 @@ def test_the_last_line_says_what_is_waived_or_required_and_missing() -> None:
         "Nothing wrong found; the run is incomplete: "
         "a check, a proof or a share of the reads that it requires is missing."
     )
+
+
+def cured_by(remedy: str, book: str | None = "mend") -> AuditReport:
+    """The broken report, with a runbook for its findings."""
+    builtins = msgspec.to_builtins(BROKEN)
+    for check in builtins["checks"]:
+        for assertion in check["assertions"]:
+            for finding in assertion["findings"]:
+                finding |= {"remedy": remedy, "runbook": book}
+    return msgspec.convert(builtins, AuditReport)
+
+
+def test_the_runbooks_that_cure_what_was_found_stand_at_the_end() -> None:
+    last = piped(cured_by("mend it: `gpuctl plan mend lab/bad --soon`; risk: none")).splitlines()[-1]
+    assert last == "  runbook: gpuctl plan mend lab/bad --soon"
+    assert piped(cured_by("mend it")).splitlines()[-1] == "  runbook: gpuctl plan mend --help"
+    assert "runbook:" not in piped(cured_by("mend it: `gpuctl plan mend x`", None))
+
+
+def test_a_remedy_for_nodes_alike_is_told_of_the_node() -> None:
+    builtins = msgspec.to_builtins(cured_by("mend it: `gpuctl plan mend NODE --soon`"))
+    assert piped(msgspec.convert(builtins, AuditReport)).splitlines()[-1].endswith("mend NODE --soon")
+    for check in builtins["checks"]:
+        for assertion in check["assertions"]:
+            for finding in assertion["findings"]:
+                finding["object"] |= {"kind": "Node", "name": "gpu-1", "namespace": ""}
+    last = piped(msgspec.convert(builtins, AuditReport)).splitlines()[-1]
+    assert last == "  runbook: gpuctl plan mend gpu-1 --soon"

@@ -18,14 +18,15 @@ from gpuctl.report.text import canvas
 from gpuctl.report.vllm import bar, draw_engine, draw_engines, engines_json, views
 from tests.builders import vllm as make
 from tests.memory import MemoryReader
+from tests.vllm.test_answers import V1_METRICS
 
 HOSTILE = "\x1b[31mred\x1b[0m\u202e\n"
 
 
-def checked(*items: Any, written: Any) -> CheckItem:
+def checked(*items: Any, written: Any, **reader: Any) -> CheckItem:
     request = Request(selected(["vllm-mode"]), Policy(), Gate())
-    reader = MemoryReader([*items, make.node()], written=written)
-    (found,) = audit(request, reader, lambda: Source(kind="snapshot", name="memory")).checks
+    door = MemoryReader([*items, make.node()], written=written, **reader)
+    (found,) = audit(request, door, lambda: Source(kind="snapshot", name="memory")).checks
     return found
 
 
@@ -72,6 +73,14 @@ def test_a_line_for_each_engine() -> None:
     assert "2 engines: 1 with graphs, 1 eager" in text
 
 
+def test_a_finding_is_told_of_its_own_container_alone() -> None:
+    """The name of one may begin with that of another."""
+    two = make.pod("two", make.container(name="vllm"), make.container(name="vllm-2"), labels={})
+    written = {("two", "vllm"): make.graphs_log(), ("two", "vllm-2"): make.eager_log()}
+    verdicts = {view.name: view.verdict for view in views(checked(two, written=written))}
+    assert verdicts == {"serving/two/vllm": "ok", "serving/two/vllm-2": "warning VLM004"}
+
+
 def test_one_in_full_with_its_evidence() -> None:
     text = shown(checked(EAGER, written=WRITTEN), whole=True)
     for words in ("Enforce eager set", "weights", "32.96 requests of full length", "VLM004", "look  kubectl"):
@@ -98,3 +107,21 @@ def test_names_from_a_cluster_are_harmless() -> None:
         text = shown(checked(pod, written={("graphs", "vllm"): log}), whole=whole)
         assert "\x1b" not in text
         assert "\u202e" not in text
+
+
+def test_what_an_engine_says_now_goes_before_what_its_log_said() -> None:
+    logged = {("graphs", "vllm"): make.graphs_log() + make.stats_line(4.6, 1, 0) + "\n"}
+    before = shown(checked(GRAPHS, written=logged), whole=True)
+    assert "1 running, 0 waiting, KV cache 4.6 % in use" in before
+    now = checked(GRAPHS, written=logged, answered={("graphs", "/metrics"): V1_METRICS})
+    assert "now, by /metrics: 3 running, 12 waiting, KV cache 99.1 % in use, 7 preemptions" in shown(
+        now, whole=True
+    )
+
+
+def test_what_its_process_says_is_told_from_what_its_pod_says() -> None:
+    line = "python3\0/usr/local/bin/vllm\0serve\0acme/chat-7b\0--enforce-eager\0"
+    text = shown(checked(GRAPHS, written={}, ran={("graphs", "vllm"): line}), whole=True)
+    assert "by its process  eager" in text
+    assert "by its spec     graphs" in text
+    assert "by its process" not in shown(checked(GRAPHS, written={}), whole=True)
