@@ -16,6 +16,7 @@ from gpuctl.checks.kueue_webhooks.words import (
     bundle_at,
     consequence,
     counted,
+    cure,
     renew,
     sentence,
     show_bundles,
@@ -155,6 +156,7 @@ def _disagreement(
         evidence=(_at(places[0]), writer(registration), _at(majority[0]), writer(majority[0].registration)),
         look=show_bundles(registration.source),
         remedy=renew(registration, managers),
+        runbook=cure(renew(registration, managers)),
         mark=places[0].bundle.newest.fingerprint,
         cause=f"caBundles of {installation.service.namespace}/{installation.service.name}",
     )

@@ -16,6 +16,7 @@ from gpuctl.checks.kueue_webhooks.words import (
     bundle_at,
     consequence,
     counted,
+    cure,
     renew,
     sentence,
     show_bundles,
@@ -148,6 +149,7 @@ def _finding(
         evidence=_evidence(registration, found),
         look=show_bundles(registration.source),
         remedy=renew(registration, managers),
+        runbook=cure(renew(registration, managers)),
         cause=_cause(hooks),
         severity=fault.severity,
     )

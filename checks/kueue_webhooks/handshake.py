@@ -11,7 +11,7 @@ from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.kueue_webhooks import codes
 from gpuctl.checks.kueue_webhooks.proof import CODES, remedy, rotation, too_early
-from gpuctl.checks.kueue_webhooks.words import Managers, Namespaces, bundle_at, consequences
+from gpuctl.checks.kueue_webhooks.words import Managers, Namespaces, bundle_at, consequences, cure
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, Unknown
@@ -109,6 +109,7 @@ def _finding(
             f"openssl s_client -connect localhost:9443 -servername {called.dns_name} </dev/null"
         ),
         remedy=remedy(meaning, called.service, managers),
+        runbook=cure(remedy(meaning, called.service, managers)),
         mark=meaning.name,
         cause=f"handshake: {meaning}",
     )
@@ -129,5 +130,6 @@ def _no_handshake(called: Installation, error: str, namespaces: Namespaces, mana
         evidence=(Evidence(called.service, "", error),),
         look=f"kubectl -n {called.service.namespace} port-forward service/{called.service.name} 9443:443",
         remedy=remedy(meaning, called.service, managers),
+        runbook=cure(remedy(meaning, called.service, managers)),
         cause=f"handshake: {meaning}",
     )

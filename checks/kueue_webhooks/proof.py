@@ -19,6 +19,7 @@ from gpuctl.checks.kueue_webhooks.words import (
     Namespaces,
     consequence,
     consequences,
+    cure,
     restart,
     writer,
 )
@@ -81,20 +82,21 @@ class Around:
         return next((each for each in known if _registers(each, webhook)), None)
 
 
+@given(kueue_installations, Maybe(NAMESPACES), Maybe(kueue_managers), POLICY)
+def around_the_answers(
+    installations: Each[Ref, Installation], namespaces: Namespaces, managers: Managers, policy: Policy
+) -> Around:
+    return Around(installations, namespaces, managers, policy)
+
+
 @every(
     DRY_RUN,
     "every caBundle verifies the certificate its Service serves",
-    given(kueue_installations, Maybe(NAMESPACES), Maybe(kueue_managers), POLICY),
+    given(around_the_answers),
     Strength.PROOF,
 )
-def verified_certificate(
-    answer: Answer,
-    installations: Each[Ref, Installation],
-    namespaces: Namespaces,
-    managers: Managers,
-    policy: Policy,
-) -> Iterator[Finding]:
-    yield from judged(answer, RESOURCE_FLAVOR, Around(installations, namespaces, managers, policy))
+def verified_certificate(answer: Answer, around: Around) -> Iterator[Finding]:
+    yield from judged(answer, RESOURCE_FLAVOR, around)
 
 
 def judged(answer: Answer, kind: Kind, around: Around) -> Iterator[Finding]:
@@ -164,6 +166,7 @@ def _finding(
         evidence=(Evidence(subject, "", reading.says),),
         look=f"kubectl create --dry-run=server -f a-{kind.kind.lower()}.yaml",
         remedy=remedy(reading.meaning, subject, around.managers),
+        runbook=cure(remedy(reading.meaning, subject, around.managers)),
         mark="" if kind == RESOURCE_FLAVOR else kind.plural,
         cause=_cause(reading, called, around.managers),
     )

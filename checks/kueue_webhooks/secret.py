@@ -10,7 +10,7 @@ from gpuctl.audit.finding import Code, Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.kueue_webhooks import codes
 from gpuctl.checks.kueue_webhooks.proof import rotation, too_early
-from gpuctl.checks.kueue_webhooks.words import Managers, bundle_at, get, restart
+from gpuctl.checks.kueue_webhooks.words import Managers, bundle_at, cure, get, restart
 from gpuctl.facts.fact import NOW, Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, State, Unknown
@@ -130,5 +130,6 @@ def _finding(
         evidence=evidence,
         look=get(secret.ref, "jsonpath='{.data.ca\\.crt}'"),
         remedy=f"{restart(manager.ref, managers)}. Don't patch caBundle by hand: it is overwritten",
+        runbook=cure(restart(manager.ref, managers)),
         cause=code.title,
     )

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from gpuctl.audit.finding import Evidence
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import CustomResourceDefinition, Namespace
-from gpuctl.facts.state import Each, Known, State, attempt
+from gpuctl.facts.state import Each, State
 from gpuctl.kueue.manager import Manager
 from gpuctl.kueue.reach import broken_reads, reach
 from gpuctl.kueue.registrations import Hook, Installation, Registration
+from gpuctl.kueue.restarts import RESTART, deployment_behind, plan_of_restart
 
 Namespaces = State[Each[Ref, Namespace]]
 Managers = State[Each[Ref, Manager]]
@@ -66,23 +67,20 @@ def consequences(installation: Installation, namespaces: Namespaces) -> str:
     return "; ".join(parts) or "nothing is called yet"
 
 
-def deployment_of(service: Ref | None, managers: Managers) -> Ref | None:
-    """The Deployment behind a Service, if it could be read."""
-    if service is None or not isinstance(managers, Known):
-        return None
-    known = managers.value
-    found = attempt(lambda: known[service].deployments)
-    return found.value[0].ref if isinstance(found, Known) and found.value else None
+def cure(remedy: str) -> str | None:
+    """The runbook that a remedy names."""
+    return RESTART if f"gpuctl plan {RESTART}" in remedy else None
 
 
 def restart(service: Ref | None, managers: Managers) -> str:
     """The remedy that lets Kueue make and inject its certificates anew, with its risk."""
-    deployment = deployment_of(service, managers)
+    deployment = deployment_behind(service, managers)
     if deployment is None:
         place = f" in namespace {service.namespace}" if service else ""
         return f"restart the Deployment of Kueue's manager{place}; {_RESTART_RISK}"
     command = f"kubectl -n {shlex.quote(deployment.namespace)} rollout restart deployment/"
-    return f"{command}{shlex.quote(deployment.name)}; {_RESTART_RISK}"
+    plan = plan_of_restart(deployment)
+    return f"{command}{shlex.quote(deployment.name)}, or guarded and verified: `{plan}`; {_RESTART_RISK}"
 
 
 _RESTART_RISK = (

@@ -7,10 +7,13 @@ from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.activity import active_queues
 from gpuctl.checks.queue_growth.admission import active_workloads, closing_admission_checks, few_returns
 from gpuctl.checks.queue_growth.doors import existing_queues
+from gpuctl.checks.queue_growth.drift import honest_reservations
+from gpuctl.checks.queue_growth.finalizers import released_pods
 from gpuctl.checks.queue_growth.growth import bearable_waits
 from gpuctl.checks.queue_growth.held import bounded_holders, used_quota
 from gpuctl.checks.queue_growth.jobs import queued_jobs
 from gpuctl.checks.queue_growth.machine import placed_pods, real_quota, separate_flavors
+from gpuctl.checks.queue_growth.needed import NEEDED_FOR
 from gpuctl.checks.queue_growth.over_time import steady_backlogs, steady_past
 from gpuctl.checks.queue_growth.requests import possible_requests
 from gpuctl.checks.queue_growth.waits import moving_lines
@@ -33,6 +36,8 @@ CHECK = Check(
         active_workloads,
         used_quota,
         bounded_holders,
+        honest_reservations,
+        released_pods,
         real_quota,
         placed_pods,
         separate_flavors,
@@ -40,4 +45,5 @@ CHECK = Check(
         steady_past,
     ),
     learned=learned_of_queues,
+    needed_for=NEEDED_FOR,
 )

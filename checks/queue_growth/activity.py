@@ -17,7 +17,7 @@ from gpuctl.kueue.causes.inactive import Inactivity, Why, reasons, said
 from gpuctl.kueue.objects import Cohort
 from gpuctl.kueue.queue_facts import LINES
 from gpuctl.kueue.scene import Line, active
-from gpuctl.kueue.standing import age
+from gpuctl.kueue.standing import age, span
 
 CODES: dict[Why, Code] = {
     Why.STOPPED: codes.STOPPED,
@@ -37,17 +37,42 @@ def active_queues(line: Line, policy: Policy) -> Iterator[Finding]:
     if age(line.queue.metadata.creation_timestamp, line.scene.now).total_seconds() < settled:
         return
     found: list[Inactivity] = []
-    yield from all_of(lambda: _from_objects(line, found))
+    yield from all_of(lambda: _from_objects(line, found, settled))
     told = said(line.queue)
     if told and not found and _lasts(line, settled):
         yield _finding(line, told)
 
 
-def _from_objects(line: Line, found: list[Inactivity]) -> Iterator[Finding]:
+def _from_objects(line: Line, found: list[Inactivity], settled: float) -> Iterator[Finding]:
     for each in reasons(line.queue, line.scene):
         found.append(each)
-        if each.why is not Why.TERMINATING or line.waiting:
+        if each.why is Why.TERMINATING:
+            yield from _deleted(line, each, settled)
+        else:
             yield _finding(line, each)
+
+
+def _deleted(line: Line, each: Inactivity, settled: float) -> Iterator[Finding]:
+    """A queue goes once nobody holds quota of it."""
+    if line.waiting:
+        yield _finding(line, each)
+    line.must_be_whole()
+    since = age(line.queue.metadata.deletion_timestamp, line.scene.now)
+    if not line.waiting and not line.holding and since.total_seconds() >= settled:
+        yield Finding(
+            code=codes.STAYS,
+            object=line.queue.ref,
+            message=(
+                f"ClusterQueue {line.name} was deleted {span(since)} ago, and stays though nobody uses it"
+            ),
+            evidence=(
+                Evidence(line.queue.ref, ".metadata.finalizers", ", ".join(line.queue.metadata.finalizers)),
+            ),
+            look=get(line.queue.ref),
+            remedy=(
+                "restart the manager, which then looks at the queue anew; risk: 10 to 30 s without admissions"
+            ),
+        )
 
 
 def _lasts(line: Line, settled: float) -> bool:
@@ -67,8 +92,15 @@ def _finding(line: Line, each: Inactivity) -> Finding:
         look="kubectl get cohorts.kueue.x-k8s.io -o yaml" if cycle else get(line.queue.ref),
         remedy=_remedy(line, each),
         mark=each.other.name if each.other else "",
-        cause=f"cycle of cohorts {each.says}" if cycle else "",
+        cause=_cause(each),
     )
+
+
+def _cause(each: Inactivity) -> str:
+    """What findings share that go back to the same object; those of other checks too."""
+    if each.why is Why.CYCLE:
+        return f"cycle of cohorts {each.says}"
+    return f"{each.other} does not exist" if each.why is Why.FLAVOR else ""
 
 
 def _says(line: Line, each: Inactivity) -> str:

@@ -17,6 +17,7 @@ TOPOLOGY_MISSING = Code("CQG014", "a ResourceFlavor refers to a Topology that do
 COHORT_CYCLE = Code("CQG015", "Cohorts form a cycle")
 TERMINATING = Code("CQG016", "a ClusterQueue is being deleted while Workloads wait in it", Severity.WARNING)
 STOPPED = Code("CQG017", "a ClusterQueue or LocalQueue is stopped on purpose", Severity.INFO)
+STAYS = Code("CQG018", "a ClusterQueue that was deleted stays, though nobody uses it", Severity.WARNING)
 
 NEVER_FITS = Code("CQG020", "a request can never fit its ClusterQueue")
 NOT_COVERED = Code("CQG021", "a request is for a resource that the ClusterQueue does not cover")
@@ -51,6 +52,9 @@ LEAKED = Code("CQG060", "evicted Workloads did not give their quota back")
 ORPHANED = Code("CQG061", "quota is held for something that does not exist any more")
 NO_PODS = Code("CQG062", "quota is held without pods", Severity.WARNING)
 HELD_LONG = Code("CQG063", "GPU quota is held for long without deadline, while others wait", Severity.WARNING)
+DRIFT = Code("CQG064", "pods ask for something else than what is reserved for them", Severity.WARNING)
+KEPT = Code("CQG065", "Kueue's finalizer keeps a pod that was deleted", Severity.WARNING)
+UNCOUNTED = Code("CQG066", "claimed devices are counted by no quota", Severity.WARNING)
 
 PROMISED_TOO_MUCH = Code("CQG070", "more quota is promised than there is", Severity.WARNING)
 NO_NODES = Code("CQG071", "a ResourceFlavor matches no node", Severity.WARNING)
@@ -77,6 +81,7 @@ ALL = (
     COHORT_CYCLE,
     TERMINATING,
     STOPPED,
+    STAYS,
     NEVER_FITS,
     NOT_COVERED,
     BARRED,
@@ -106,6 +111,9 @@ ALL = (
     ORPHANED,
     NO_PODS,
     HELD_LONG,
+    DRIFT,
+    KEPT,
+    UNCOUNTED,
     PROMISED_TOO_MUCH,
     NO_NODES,
     PODS_PENDING,

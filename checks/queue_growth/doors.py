@@ -24,6 +24,24 @@ def existing_queues(door: Door, policy: Policy, scene: Scene) -> Iterator[Findin
     oldest = max((age(waiting_since(each), door.now) for each in door.waiting), default=None)
     if door.missing and oldest is not None and oldest.total_seconds() >= settled:
         yield _finding(door, door.missing, scene, f"the oldest for {span(oldest)}")
+    elif door.stopped and door.waiting:
+        yield _stopped(door)
+
+
+def _stopped(door: Door) -> Finding:
+    place, number = door.local_queue, len(door.waiting)
+    return Finding(
+        code=codes.STOPPED,
+        object=place,
+        message=(
+            f"LocalQueue {place.namespace}/{place.name} is stopped on purpose (stopPolicy {door.stopped}); "
+            f"{counted(number, 'Workload')} {verb(number, 'waits', 'wait')} in it, and no ClusterQueue "
+            "counts that as pending"
+        ),
+        evidence=(Evidence(place, ".spec.stopPolicy", door.stopped),),
+        look=f"kubectl -n {place.namespace} get localqueues.kueue.x-k8s.io {place.name} -o yaml",
+        remedy="set stopPolicy None when it may go on; risk: what waits is then admitted at once",
+    )
 
 
 def _finding(door: Door, missing: Ref, scene: Scene, since: str) -> Finding:

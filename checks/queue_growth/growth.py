@@ -49,10 +49,20 @@ def _finding(diagnosed: Diagnosed, past: Backlog, severity: Severity) -> Finding
             Evidence(oldest.ref, ".metadata.creationTimestamp", f"waits for {span(past.oldest)}"),
             words_of_kueue(oldest, verdict(oldest)),
             Evidence(line.queue.ref, ".status.pendingWorkloads", str(line.queue.status.pending_workloads)),
+            Evidence(line.queue.ref, "", _basis(line, past)),
         ),
         look=queue_view(line.name),
         remedy="see the causes below it, which name the smallest change that helps; risk: none to look",
         severity=severity,
+    )
+
+
+def _basis(line: Line, past: Backlog) -> str:
+    """What the verdict rests on, and since when it is proven."""
+    since = line.scene.now - past.oldest
+    return (
+        f"judged by the oldest wait, which is exact since {since:%Y-%m-%dT%H:%M:%SZ}; how many waited before "
+        "is rebuilt from the Workloads that still exist, which proves no rise"
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Code, Evidence, Finding
@@ -123,11 +125,20 @@ def _held(line: Line, found: Sequence[HeldLong]) -> Finding:
         ),
         look=f"kubectl -n {first.job.namespace} get job {first.job.name} -o wide; gpuctl queues {line.name}",
         remedy=(
-            "ask its owner whether it still works; set activeDeadlineSeconds or the label "
+            "ask its owner whether it still works; set activeDeadlineSeconds, which counts from its start "
+            f"(`gpuctl plan queue-limit job/{first.job.namespace}/{first.job.name} --deadline "
+            f"{_in_a_day(line.scene.now - first.since)}` leaves it a day), or the label "
             "kueue.x-k8s.io/max-exec-time-seconds on Jobs; risk: a Job that is stopped loses its work since "
             "its last checkpoint"
         ),
+        runbook="queue-limit",
     )
+
+
+def _in_a_day(held: timedelta) -> int:
+    """The deadline, in seconds from its start, of what has run for this long and is to end in a day."""
+    hours = math.ceil(held / timedelta(hours=1)) + 24
+    return hours * 3600
 
 
 def _amounts(workloads: Sequence[Workload]) -> str:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.words import get
-from gpuctl.facts.fact import given
+from gpuctl.facts.fact import NOW, given
 from gpuctl.facts.state import State, value
 from gpuctl.kueue.jobs import NEVER_READ, QUEUE, Miss, Missed, may_be_missed, missed, never_read
 from gpuctl.kueue.objects import Job
-from gpuctl.kueue.queue_facts import JOBS, owners_of_workloads, scene_of_the_queues
-from gpuctl.kueue.scene import Scene
+from gpuctl.kueue.queue_facts import jobs_beside_queues, owners_of_workloads
 from gpuctl.kueue.standing import age, span
 
 
 @every(
-    JOBS,
+    jobs_beside_queues,
     "every Job that waits for a queue has a Workload",
-    given(owners_of_workloads, scene_of_the_queues, POLICY),
+    given(owners_of_workloads, NOW, POLICY),
 )
-def queued_jobs(job: Job, owners: State[frozenset[str]], scene: Scene, policy: Policy) -> Iterator[Finding]:
+def queued_jobs(job: Job, owners: State[frozenset[str]], now: datetime, policy: Policy) -> Iterator[Finding]:
     for name in never_read(job):
         yield _never_read(job, name)
-    waited = age(job.metadata.creation_timestamp, scene.now)
+    waited = age(job.metadata.creation_timestamp, now)
     if waited.total_seconds() < policy.checks.queue_growth.settle_seconds or not may_be_missed(job):
         return
     found = missed(job, value(owners))

@@ -77,6 +77,7 @@ def _nodes(footing: Footing) -> Iterator[Finding]:
             "correct the flavor's nodeLabels or the nodes' labels (with an autoscaler that starts from zero, "
             "waive this); risk: a flavor of a topology can't be changed"
         ),
+        cause=f"no node behind {footing.flavor.ref}",
     )
 
 

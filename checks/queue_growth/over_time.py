@@ -10,8 +10,8 @@ from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.words import queue_view
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each
-from gpuctl.kueue.growth import Count, Growth, growth, long_growth
+from gpuctl.facts.state import Each, NotKnown, Reason, Unknown
+from gpuctl.kueue.growth import LEAST_OVER_HOURS, Count, Growth, growth, long_growth
 from gpuctl.kueue.queue_facts import LINES, Past, queues_over_a_while, queues_over_hours
 from gpuctl.kueue.scene import Line
 from gpuctl.kueue.standing import span
@@ -50,11 +50,25 @@ def _concerns(line: Line) -> bool:
     return line.queue.spec.stop_policy in ("", "None")
 
 
-@every(LINES, "no backlog has grown over the past hours, as Prometheus tells", given(queues_over_hours))
+@every(
+    LINES,
+    "no backlog has grown over the past hours, as Prometheus tells",
+    given(queues_over_hours),
+    Strength.PROOF,
+)
 def steady_past(line: Line, past: Each[Ref, Past]) -> Iterator[Finding]:
     known = past.get(line.queue.ref)
-    found = long_growth(known.waited, known.admitted) if known else None
-    if known and found and _concerns(line):
+    if known is None:
+        reason = (
+            Reason.NOT_ASKED if past.entries else Reason.NOT_SERVED
+        )  # a new queue, or not Kueue's Prometheus
+        said = "Prometheus has no series kueue_pending_workloads of it"
+        raise NotKnown(Unknown(reason, said, str(line.queue.ref)))
+    if len(known.waited) < LEAST_OVER_HOURS:
+        said = f"Prometheus knows it at {len(known.waited)} of the {LEAST_OVER_HOURS} moments that it takes"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(line.queue.ref)))
+    found = long_growth(known.waited, known.admitted)
+    if found and _concerns(line):
         yield _grew(line, known, found)
 
 

@@ -9,6 +9,7 @@ from gpuctl.audit.finding import Code, Evidence, Finding
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.queue_growth import codes
 from gpuctl.checks.queue_growth.words import (
+    cure,
     describe,
     queue_view,
     some,
@@ -61,6 +62,7 @@ def _finding(group: Group) -> Finding:
         look=f"{describe(group.first.ref)}; {queue_view(queue.name)}",
         remedy=_remedy(group),
         mark=cause.subject,
+        runbook=cure(_remedy(group)),
     )
 
 
@@ -74,7 +76,7 @@ def _says(group: Group) -> str:
         Trouble.NOT_COVERED: f"{asks}, which the queue does not cover",
         Trouble.BARRED: cause.says,
         Trouble.INVALID: f"Kueue says: {cause.says}",
-        Trouble.CLAIM: f"Kueue says: {cause.says}",
+        Trouble.CLAIM: cause.says,
         Trouble.PEERS: f"{asks}, and {most}, because {peer}",
         Trouble.NAMESPACE: f"the queue's namespaceSelector does not select {cause.subject}",
     }[cause.trouble]
@@ -112,7 +114,10 @@ def _remedy(group: Group) -> str:
     return {
         Trouble.NEVER_FITS: f"{help_}, or ask for less; risk: quota above what nodes have is not real",
         Trouble.NOT_COVERED: _cover(cause, line.name),
-        Trouble.BARRED: "let the pods tolerate the taint, or select labels of a flavor; risk: none",
+        Trouble.BARRED: (
+            "let the pods tolerate the taint, select labels of a flavor, or ask for a level of its Topology; "
+            "risk: none"
+        ),
         Trouble.INVALID: "correct the request or the LimitRange of its namespace; risk: none",
         Trouble.CLAIM: (
             "map its DeviceClass in the manager's configuration (resources.deviceClassMappings) and restart "

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import TypeAlias
 
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Code, Evidence, Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy, QueueGrowthPolicy
 from gpuctl.checks.queue_growth import codes
-from gpuctl.checks.queue_growth.words import queue_view, tolerance, waits, who, words_of_kueue
+from gpuctl.checks.queue_growth.words import cure, queue_view, tolerance, waits, who, words_of_kueue
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, NotKnown, State
-from gpuctl.kueue.causes.cause import PASSING, Trouble
+from gpuctl.facts.state import Each, Known, State, attempt
+from gpuctl.kueue.causes.cause import PASSING, Cause, Trouble
 from gpuctl.kueue.causes.diagnosis import Diagnosed, Group
 from gpuctl.kueue.facts import kueue_managers
-from gpuctl.kueue.manager import Manager, diagnoses
+from gpuctl.kueue.footing import Footing
+from gpuctl.kueue.manager import Manager, silent_manager
+from gpuctl.kueue.nearness import rooms
+from gpuctl.kueue.objects import ResourceFlavor
 from gpuctl.kueue.quantities import shown
-from gpuctl.kueue.queue_facts import causes_of_waiting
+from gpuctl.kueue.queue_facts import causes_of_waiting, flavors_on_the_machine
 from gpuctl.kueue.relief import relief
+from gpuctl.kueue.restarts import deployment_in_doubt, plan_of_restart
 from gpuctl.kueue.standing import verdict
 
 CODES: dict[Trouble, Code] = {
@@ -35,21 +40,25 @@ CODES: dict[Trouble, Code] = {
     Trouble.UNCLASSIFIED: codes.UNCLASSIFIED,
 }
 _UNEXPLAINED = frozenset({Trouble.NOT_LOOKED_AT, Trouble.UNCLASSIFIED})
+Managers: TypeAlias = State[Each[Ref, Manager]]
 
 
 @every(
     causes_of_waiting,
     "what waits for others makes way within the policy's time",
-    given(POLICY, Maybe(kueue_managers)),
+    given(POLICY, Maybe(kueue_managers), Maybe(flavors_on_the_machine)),
 )
 def moving_lines(
-    diagnosed: Diagnosed, policy: Policy, managers: State[Each[Ref, Manager]]
+    diagnosed: Diagnosed,
+    policy: Policy,
+    managers: Managers,
+    flavors: State[Each[Ref, Footing]],
 ) -> Iterator[Finding]:
     tolerated = tolerance(policy, diagnosed.line.name)
     for group in diagnosed.groups_of(*PASSING):
         severity = _severity(group, tolerated)
         if severity:
-            yield _finding(group, severity, _dead(managers))
+            yield _finding(group, severity, managers, _room(group, flavors))
     for _ in diagnosed.causes:  # raises NotKnown for a Workload that could not be judged, or read
         pass
 
@@ -61,30 +70,34 @@ def _severity(group: Group, tolerated: QueueGrowthPolicy) -> Severity | None:
     return Severity.ERROR if grave else Severity.WARNING
 
 
-def _dead(managers: State[Each[Ref, Manager]]) -> Ref | None:
-    """The Service of a manager that does not answer; None if all do, or that can't be told."""
-    for _, manager in managers.value.known() if isinstance(managers, Known) else ():
-        try:
-            if any(not each.answered for each in diagnoses(manager)):
-                return manager.ref
-        except NotKnown:
-            continue
-    return None
+def _room(group: Group, flavors: State[Each[Ref, Footing]]) -> str:
+    """What nodes say of a topology without room: the end of a sentence, empty where they can't be counted."""
+    if group.cause.trouble is not Trouble.TOPOLOGY or not isinstance(flavors, Known):
+        return ""
+    named = {Ref(ResourceFlavor.of, name) for name in group.line.queue.flavors}
+    footings = [each for ref, each in flavors.value.known() if ref in named]
+    found = attempt(lambda: tuple(rooms(group.first, footings)))
+    return (
+        "; by nodes, " + "; ".join(map(str, found.value)) if isinstance(found, Known) and found.value else ""
+    )
 
 
-def _finding(group: Group, severity: Severity, dead: Ref | None) -> Finding:
+def _finding(group: Group, severity: Severity, managers: Managers, room: str) -> Finding:
     cause, queue = group.cause, group.line.queue.ref
+    dead = silent_manager(managers)
     silent = dead is not None and cause.trouble in _UNEXPLAINED
+    remedy = "see what kueue-webhooks says of the manager; risk: none" if silent else _remedy(group, managers)
     return Finding(
         code=codes.NO_MANAGER if silent else CODES[cause.trouble],
         object=queue,
         message=(
             f"{who(group)} {waits(group)} in ClusterQueue {queue.name}: "
-            f"{_says(group, dead if silent else None)}"
+            f"{_says(group, dead if silent else None)}{room}"
         ),
         evidence=tuple(_evidence(group)),
         look=queue_view(queue.name),
-        remedy="see what kueue-webhooks says of the manager; risk: none" if silent else _remedy(group),
+        remedy=remedy,
+        runbook=cure(remedy),
         mark=cause.subject,
         cause=f"manager behind {dead.namespace}/{dead.name}" if silent and dead else "",
         severity=severity,
@@ -111,13 +124,18 @@ def _says(group: Group, dead: Ref | None) -> str:
             f"it would fit, but the queue is StrictFIFO and {cause.other} is first in line"
         ),
         Trouble.PODS_READY: (
-            "the manager admits nothing until the pods of all admitted Workloads are ready (blockAdmission)"
+            "the manager admits nothing until the pods of all Workloads with quota are ready "
+            f"(blockAdmission){_awaited(cause)}"
         ),
         Trouble.TOPOLOGY: f"there is quota, but no place that takes all its pods; Kueue says: {cause.says}",
         Trouble.BACKOFF: f"it was evicted, and waits out a backoff until {_until(group)}",
         Trouble.NOT_LOOKED_AT: f"it would fit, and Kueue has not said anything of it ({line.queue.ref})",
         Trouble.UNCLASSIFIED: f"it would fit as far as objects tell; unclassified, Kueue says: {cause.says}",
     }[cause.trouble]
+
+
+def _awaited(cause: Cause) -> str:
+    return f", and those of {cause.other} are not" if cause.other else ""
 
 
 def _until(group: Group) -> str:
@@ -139,10 +157,12 @@ def _evidence(group: Group) -> Iterator[Evidence]:
     if cause.trouble is Trouble.BEHIND_HEAD and cause.other and group.line.head:
         yield Evidence(queue.ref, ".spec.queueingStrategy", "StrictFIFO")
         yield words_of_kueue(group.line.head, verdict(group.line.head))
+    if cause.trouble is Trouble.PODS_READY and cause.other:
+        yield Evidence(cause.other, '.status.conditions[?(@.type=="PodsReady")]', "absent or not True")
     yield words_of_kueue(group.first, verdict(group.first))
 
 
-def _remedy(group: Group) -> str:
+def _remedy(group: Group, managers: Managers) -> str:
     found = relief(group.cause, group.line)
     change = found.sentence(group.line.name) if found else "ask for less"
     other = group.cause.other
@@ -151,7 +171,9 @@ def _remedy(group: Group) -> str:
         Trouble.COHORT_EXHAUSTED: f"{change}, or add quota to {other}; risk: as above nodes it is not real",
         Trouble.BORROWED_AWAY: (
             "set preemption.reclaimWithinCohort to Any or LowerPriority, or let borrowers finish; risk: "
-            f"borrowers of {other} are evicted"
+            f"borrowers of {other} are evicted. So that no more of it is lent: `gpuctl plan queue-limit "
+            f"{group.line.name} --flavor {group.cause.flavor} --resource {group.cause.resource} "
+            "--lending-limit 0`, which evicts nobody"
         ),
         Trouble.NO_PREEMPTION: (
             "set preemption.withinClusterQueue to LowerPriority; risk: Workloads of lower priority are "
@@ -162,14 +184,20 @@ def _remedy(group: Group) -> str:
             "may then be overtaken for long"
         ),
         Trouble.PODS_READY: (
-            "find the admitted Workload whose pods are not ready (condition PodsReady), or set "
+            f"see why the pods of {other or 'a Workload without condition PodsReady'} are not ready, or set "
             "waitForPodsReady.blockAdmission false; risk: pods of several Jobs may then block each other"
         ),
         Trouble.TOPOLOGY: "free a whole domain, or ask for a looser topology; risk: slower communication",
         Trouble.BACKOFF: "see why its pods do not become ready: events and logs of its pods; risk: none",
         Trouble.NOT_LOOKED_AT: (
-            "see whether the manager's scheduler is alive (its Lease, its log); restart it; risk: 10 to 30 s "
-            "without admissions"
+            "see whether the manager's scheduler is alive (its Lease, its log); if not, restart it"
+            f"{_restart(managers)}; risk: 10 to 30 s without admissions"
         ),
         Trouble.UNCLASSIFIED: "read Kueue's words; the reason is not one that is known here; risk: none",
     }[group.cause.trouble]
+
+
+def _restart(managers: Managers) -> str:
+    """The runbook that restarts it, in brackets; nothing where the manager can't be told."""
+    deployment = deployment_in_doubt(managers)
+    return f" (`{plan_of_restart(deployment)}`)" if deployment else ""

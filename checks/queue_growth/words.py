@@ -97,3 +97,8 @@ def all_of(*parts: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
             gap = gap or unread
     if gap:
         raise gap
+
+
+def cure(remedy: str) -> str | None:
+    """The runbook that a remedy names."""
+    return next((book for book in ("queue-limit", "kueue-restart") if f"gpuctl plan {book}" in remedy), None)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpuctl.facts.fact import Maybe, Named, Objects, Within, given
+from gpuctl.facts.fact import Fact, Maybe, Named, Objects, Within, given
 from gpuctl.facts.kinds import Ref, View
 from gpuctl.facts.objects import (
     APIService,
@@ -157,6 +157,8 @@ def mounted(manager: Manager) -> tuple[Ref, ...]:
 
 
 CONFIG_MAPS = Named(ManagerConfigMap, configuration_files_of_managers)
+# What leads to the manager's own settings: without one of them they are unknown.
+READ_FOR_SETTINGS: tuple[Fact[Any], ...] = (MUTATING, VALIDATING, CRDS, SERVICES, DEPLOYMENTS, CONFIG_MAPS)
 
 
 @dataclass(frozen=True, slots=True)

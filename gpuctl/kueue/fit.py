@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from gpuctl.kueue.objects import (
     ClusterQueue,
     FlavorQuotas,
-    RequestingPodSpec,
+    PodSet,
     ResourceFlavor,
     ResourceGroup,
     Workload,
@@ -20,9 +21,10 @@ from gpuctl.kueue.objects import (
 from gpuctl.kueue.placement import suits, untolerated
 from gpuctl.kueue.quantities import ONE, Amount
 from gpuctl.kueue.quota import Cell
-from gpuctl.kueue.requests import PODS, Ask
+from gpuctl.kueue.requests import PODS, Ask, of_pod
 
 FlavorsByName = Callable[[str], ResourceFlavor | None]
+LevelsOf = Callable[[str], Collection[str] | None]  # None: they are not known
 RoomOf = Callable[[Cell], Amount]
 
 
@@ -33,6 +35,9 @@ class Bar(StrEnum):
     NO_FLAVOR = "the flavor does not exist"
     TAINT = "a taint is not tolerated"
     AFFINITY = "node selector or affinity differ"
+    NO_TOPOLOGY = "it has no Topology, which the request asks for"
+    NO_LEVEL = "its Topology has no level"
+    TOPOLOGY_ONLY = "it takes only requests for a topology"
     NO_ROOM = "no room"
 
 
@@ -61,13 +66,14 @@ class Search:
     flavors: FlavorsByName
     room: RoomOf
     undeclared_pass: bool = False
+    levels: LevelsOf = lambda _: None
 
     def obstacles(self, workload: Workload, asks: Sequence[Ask]) -> tuple[Obstacle, ...]:
         """What stands in the way of the first pod set that finds no place; empty if all do."""
         taken: dict[Cell, Amount] = {}
-        specs = {each.name: each.template.spec for each in workload.spec.pod_sets}
+        pod_sets = {each.name: each for each in workload.spec.pod_sets}
         for ask in asks:
-            found = tuple(self._place(specs[ask.name], self._with_pods(ask), taken))
+            found = tuple(self._place(pod_sets[ask.name], self._with_pods(ask), taken))
             if found:
                 return found
         return ()
@@ -78,12 +84,12 @@ class Search:
         return {**ask.amounts, PODS: ask.count * ONE} if counted else ask.amounts
 
     def _place(
-        self, pod: RequestingPodSpec, asked: Mapping[str, Amount], taken: dict[Cell, Amount]
+        self, pods: PodSet, asked: Mapping[str, Amount], taken: dict[Cell, Amount]
     ) -> Iterator[Obstacle]:
         yield from self._uncovered(asked)
         for group in self.queue.spec.resource_groups:
             part = {resource: asked[resource] for resource in group.covered_resources if asked.get(resource)}
-            yield from self._place_in(group, pod, part, taken) if part else ()
+            yield from self._place_in(group, pods, part, taken) if part else ()
 
     def _uncovered(self, asked: Mapping[str, Amount]) -> Iterator[Obstacle]:
         for resource, each in asked.items():
@@ -93,7 +99,7 @@ class Search:
     def _place_in(
         self,
         group: ResourceGroup,
-        pod: RequestingPodSpec,
+        pods: PodSet,
         part: Mapping[str, Amount],
         taken: dict[Cell, Amount],
     ) -> Iterator[Obstacle]:
@@ -101,7 +107,7 @@ class Search:
         keys = self._keys(group)
         met: list[Obstacle] = []
         for flavor in group.flavors:
-            found = tuple(self._against(flavor, pod, part, taken, keys))
+            found = tuple(self._against(flavor, pods, part, taken, keys))
             if not found:
                 for resource, each in part.items():
                     taken[flavor.name, resource] = taken.get((flavor.name, resource), 0) + each
@@ -112,12 +118,12 @@ class Search:
     def _against(
         self,
         flavor: FlavorQuotas,
-        pod: RequestingPodSpec,
+        pods: PodSet,
         part: Mapping[str, Amount],
         taken: Mapping[Cell, Amount],
         keys: Collection[str],
     ) -> Iterator[Obstacle]:
-        written, resource = self.flavors(flavor.name), next(iter(part))
+        written, resource, pod = self.flavors(flavor.name), next(iter(part)), pods.template.spec
         if written is None:
             yield Obstacle(Bar.NO_FLAVOR, resource, flavor.name)
             return
@@ -126,8 +132,31 @@ class Search:
             yield Obstacle(Bar.TAINT, resource, flavor.name, detail=str(taint))
         elif not suits(pod, written, keys):
             yield Obstacle(Bar.AFFINITY, resource, flavor.name)
+        elif misplaced := self._misplaced(pods, written, part):
+            bar, detail = misplaced
+            yield Obstacle(bar, resource, flavor.name, detail=detail)
         else:
             yield from self._crowded(flavor.name, part, taken)
+
+    def _misplaced(
+        self, pods: PodSet, flavor: ResourceFlavor, part: Mapping[str, Amount]
+    ) -> tuple[Bar, str] | None:
+        """Why topology keeps the pod set out of a flavor; None if it does not. A queue of which every flavor
+        has a Topology places all its Workloads by it."""
+        topology, request = flavor.spec.topology_name, pods.topology_request
+        if not pods.wants_topology or request is None:
+            return (Bar.TOPOLOGY_ONLY, "") if topology and not self._by_topology_alone else None
+        if not topology:
+            taken_by_nodes = any(resource in of_pod(pods.template.spec) for resource in part)
+            return (Bar.NO_TOPOLOGY, "") if taken_by_nodes else None
+        known = self.levels(topology)
+        lacking = [each for each in request.levels if known is not None and each not in known]
+        return (Bar.NO_LEVEL, lacking[0]) if lacking else None
+
+    @cached_property
+    def _by_topology_alone(self) -> bool:
+        found = (self.flavors(name) for name in self.queue.flavors)
+        return all(each is not None and each.spec.topology_name for each in found)
 
     def _crowded(
         self, flavor: str, part: Mapping[str, Amount], taken: Mapping[Cell, Amount]

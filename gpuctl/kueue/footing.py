@@ -32,6 +32,7 @@ DESIRES: Mapping[str, str] = {
 }
 
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,12 @@ class Footing:
 
     @property
     def on_demand(self) -> bool:
-        """Whether an AdmissionCheck of its queues brings nodes when they are asked for."""
+        """Whether an AdmissionCheck of its queues brings nodes when they are asked for, or sends Workloads to
+        another cluster's."""
         checks = self.scene.written.checks
-        found = checks.value if isinstance(checks, Known) else Each[Ref, AdmissionCheck]()
-        makers = {ref.name for ref, each in found.known() if each.spec.controller_name == PROVISIONING}
+        found: Each[Ref, AdmissionCheck] = checks.value if isinstance(checks, Known) else Each()
+        elsewhere = (PROVISIONING, MULTIKUEUE)
+        makers = {ref.name for ref, each in found.known() if each.spec.controller_name in elsewhere}
         return any(rule.name in makers for each in self.queues for rule in each.checks)
 
     @property

@@ -12,6 +12,7 @@ Count: TypeAlias = tuple[datetime, float]
 
 LEAST = 3  # counts, below which nothing can be told
 _PARTS = 3
+LEAST_OVER_HOURS = LEAST * _PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,6 @@ class Growth:
     first: float
     last: float
     over: timedelta
-
-    @property
-    def rise(self) -> float:
-        """How many more wait."""
-        return self.last - self.first
 
 
 def growth(counts: Sequence[Count]) -> Growth | None:
@@ -47,7 +43,7 @@ def long_growth(counts: Sequence[Count], admitted: float) -> Growth | None:
     """The rise of a backlog over hours, in which small falls happen: its thirds rise one above the other, it
     ends near its top, and fewer were admitted than came on top."""
     values = [value for _, value in counts]
-    if len(values) < LEAST * _PARTS:
+    if len(values) < LEAST_OVER_HOURS:
         return None
     size = len(values) // _PARTS
     means = [sum(part) / len(part) for part in (values[:size], values[size:-size], values[-size:])]

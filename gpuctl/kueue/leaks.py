@@ -48,12 +48,13 @@ class Patience:
 def leaked(line: Line, owned: Owned, patience: Patience) -> Iterator[Leaked]:
     """The holders that do nothing with their quota. Raises NotKnown where that can't be told."""
     for workload in line.holding:
-        found = _leak(workload, owned, line.scene.now, patience)
+        found = leak_of(workload, owned, line.scene.now, patience)
         if found:
             yield found
 
 
-def _leak(workload: Workload, owned: Owned, now: datetime, patience: Patience) -> Leaked | None:
+def leak_of(workload: Workload, owned: Owned, now: datetime, patience: Patience) -> Leaked | None:
+    """What is wrong with a holder; None if it does something with its quota. Raises NotKnown."""
     owner = next(iter(workload.metadata.owner_references), None)
     deleted = workload.metadata.deletion_timestamp
     if deleted and age(deleted, now) > patience.without_pods and not owned.of(workload):

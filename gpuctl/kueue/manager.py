@@ -194,6 +194,17 @@ def diagnoses(manager: Manager) -> Iterator[Diagnosis]:
         raise gap
 
 
+def silent_manager(managers: State[Each[Ref, Manager]]) -> Ref | None:
+    """The Service of a manager that does not answer; None if all do, or that can't be told."""
+    for _, manager in managers.value.known() if isinstance(managers, Known) else ():
+        try:
+            if any(not each.answered for each in diagnoses(manager)):
+                return manager.ref
+        except NotKnown:
+            continue
+    return None
+
+
 def _gone(manager: Manager) -> Diagnosis | None:
     if manager.deployments or (manager.service is not None and manager.ready_endpoints):
         return None

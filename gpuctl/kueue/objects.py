@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from gpuctl.facts.kinds import Kind, Meta, Moment, View
-from gpuctl.facts.objects import Condition, LabelRequirement, LabelSelector
+from gpuctl.facts.objects import Condition, LabelRequirement, LabelSelector, Taint, Toleration
 from gpuctl.kueue.quantities import Written
 
 GROUP = "kueue.x-k8s.io"
@@ -55,6 +55,13 @@ class WebhookSecret(View, frozen=True):
     data: WebhookSecretData = WebhookSecretData()
 
 
+class NameOfSecret(View, frozen=True):
+    """The same Secret, as far as it has to exist: nothing of its data is asked for."""
+
+    of: ClassVar[Kind] = WebhookSecret.of
+    metadata_only: ClassVar[bool] = True
+
+
 class _Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
     pass
 
@@ -80,21 +87,15 @@ class ResourceGroup(_Part, frozen=True):
     flavors: tuple[FlavorQuotas, ...] = ()
 
 
-class BorrowWithinCohort(_Part, frozen=True):
-    policy: str = "Never"
-
-
 class Preemption(_Part, frozen=True):
     within_cluster_queue: str = "Never"
     reclaim_within_cohort: str = "Never"
-    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
 
 
 class CheckRule(_Part, frozen=True):
-    """An AdmissionCheck, for some flavors or (empty) for all."""
+    """An AdmissionCheck, for all flavors or for some."""
 
     name: str
-    on_flavors: tuple[str, ...] = ()
 
 
 class CheckStrategy(_Part, frozen=True):
@@ -129,9 +130,7 @@ class FlavorUse(_Part, frozen=True):
 class ClusterQueueStatus(_Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
     flavors_reservation: tuple[FlavorUse, ...] = ()
-    flavors_usage: tuple[FlavorUse, ...] = ()
     pending_workloads: int = 0
-    reserving_workloads: int = 0
     admitted_workloads: int = 0
 
 
@@ -163,9 +162,29 @@ class ClusterQueue(View, frozen=True):
         return next((group for group in groups if resource in group.covered_resources), None)
 
 
+class NameOfPending(_Part, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class PendingWorkload(_Part, frozen=True):
+    metadata: NameOfPending
+    position: int = msgspec.field(default=0, name="positionInClusterQueue")
+
+
+class PendingWorkloads(_Part, frozen=True):
+    """The line of a queue as the manager has it, from its head; the first thousand, if it is longer."""
+
+    items: tuple[PendingWorkload, ...] = ()
+
+
+PENDING_WORKLOADS = Kind(
+    VISIBILITY_GROUP, VERSIONS, "PendingWorkloadsSummary", "clusterqueues/pendingworkloads", namespaced=False
+)
+
+
 class ClusterQueueCounts(_Part, frozen=True):
     pending_workloads: int = 0
-    reserving_workloads: int = 0
     admitted_workloads: int = 0
 
 
@@ -191,6 +210,11 @@ class LocalQueue(View, frozen=True):
     spec: LocalQueueSpec = LocalQueueSpec()
     status: LocalQueueStatus = LocalQueueStatus()
 
+    @property
+    def stopped(self) -> str:
+        """The policy by which it is stopped; empty if it is not."""
+        return "" if self.spec.stop_policy == "None" else self.spec.stop_policy
+
 
 class CohortSpec(_Part, frozen=True):
     """v1alpha1 said `parent`."""
@@ -208,30 +232,6 @@ class Cohort(View, frozen=True):
     def parent(self) -> str:
         """The cohort it belongs to; empty at the root."""
         return self.spec.parent_name or self.spec.old_parent
-
-
-class Taint(_Part, frozen=True):
-    key: str
-    effect: str = ""
-    value: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-class Toleration(_Part, frozen=True):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """By Kubernetes' rules."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.operator == "Exists":
-            return self.key in ("", taint.key)
-        return self.key == taint.key and self.value == taint.value
 
 
 class ResourceFlavorSpec(_Part, frozen=True):
@@ -303,6 +303,14 @@ class Affinity(_Part, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class PodClaim(_Part, frozen=True):
+    """A claim to devices that a pod makes: one that exists, or one made for it from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class RequestingPodSpec(_Part, frozen=True):
     """The spec of a pod, as far as quota and placement depend on it."""
 
@@ -313,6 +321,7 @@ class RequestingPodSpec(_Part, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     node_name: str = ""
+    resource_claims: tuple[PodClaim, ...] = ()
 
 
 class Annotated(_Part, frozen=True):
@@ -324,11 +333,32 @@ class RequestingTemplate(_Part, frozen=True):
     spec: RequestingPodSpec = RequestingPodSpec()
 
 
+class TopologyRequest(_Part, frozen=True):
+    """How near to each other the pods of a pod set are to be. `unconstrained`: anywhere, but by topology."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    slice_level: str | None = msgspec.field(default=None, name="podSetSliceRequiredTopology")
+    slice_size: int | None = msgspec.field(default=None, name="podSetSliceSize")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels it names, by the labels of nodes."""
+        return tuple(filter(None, (self.required, self.preferred, self.slice_level)))
+
+
 class PodSet(_Part, frozen=True):
     name: str = "main"
     count: int = 1
     min_count: int | None = None
     template: RequestingTemplate = RequestingTemplate()
+    topology_request: TopologyRequest | None = None
+
+    @property
+    def wants_topology(self) -> bool:
+        """Whether it asks to be placed by topology. An empty request asks for nothing."""
+        return self.topology_request is not None and self.topology_request != TopologyRequest()
 
 
 class WorkloadSpec(_Part, frozen=True):
@@ -365,6 +395,13 @@ class CheckState(_Part, frozen=True):
     last_transition_time: Moment | None = None
 
 
+class Reclaimable(_Part, frozen=True):
+    """How many pods of a pod set need their quota no more."""
+
+    name: str = "main"
+    count: int = 0
+
+
 class PodSetRequest(_Part, frozen=True):
     name: str = "main"
     resources: dict[str, Written] = {}
@@ -376,6 +413,57 @@ class WorkloadStatus(_Part, frozen=True):
     requeue_state: RequeueState | None = None
     admission_checks: tuple[CheckState, ...] = ()
     resource_requests: tuple[PodSetRequest, ...] = ()
+    reclaimable_pods: tuple[Reclaimable, ...] = ()
+
+    @property
+    def reclaimed(self) -> int:
+        """How many of its pods need their quota no more."""
+        return sum(each.count for each in self.reclaimable_pods)
+
+
+class ExactDevices(_Part, frozen=True):
+    device_class_name: str = ""
+
+
+class DeviceRequest(_Part, frozen=True):
+    """v1beta1 has no `exactly`: what stands in it stood here."""
+
+    exactly: ExactDevices | None = None
+    device_class_name: str = ""
+
+
+class Devices(_Part, frozen=True):
+    requests: tuple[DeviceRequest, ...] = ()
+
+
+class ClaimedDevices(_Part, frozen=True):
+    devices: Devices = Devices()
+
+
+class ClaimTemplateSpec(_Part, frozen=True):
+    spec: ClaimedDevices = ClaimedDevices()
+
+
+class ResourceClaimTemplate(View, frozen=True):
+    """What claims are made from, as far as it says what class of devices they are for."""
+
+    of: ClassVar[Kind] = Kind(
+        "resource.k8s.io",
+        ("v1", "v1beta2", "v1beta1"),
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        namespaced=True,
+    )
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+    @property
+    def device_classes(self) -> tuple[str, ...]:
+        """The classes of devices, each once."""
+        named = (
+            each.exactly.device_class_name if each.exactly else each.device_class_name
+            for each in self.spec.spec.devices.requests
+        )
+        return tuple(dict.fromkeys(filter(None, named)))
 
 
 class LeanMeta(Meta, frozen=True, gc=False):

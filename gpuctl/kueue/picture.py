@@ -3,21 +3,28 @@ None."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from gpuctl.facts.fact import Maybe, given
+from gpuctl.facts.fact import Argument, Maybe, Part, given
+from gpuctl.facts.gather import Facts
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Known, State, Unknown, attempt
+from gpuctl.facts.state import Each, Inapplicable, Known, State, Unknown, attempt
 from gpuctl.kueue.backlog import Backlog, backlog
 from gpuctl.kueue.causes.cause import Cause
 from gpuctl.kueue.causes.diagnosis import Diagnosed
 from gpuctl.kueue.chain import Link, chain, first_broken
 from gpuctl.kueue.footing import Footing
 from gpuctl.kueue.hurt import Hurt
-from gpuctl.kueue.objects import ResourceFlavor, Workload
+from gpuctl.kueue.objects import (
+    PENDING_WORKLOADS,
+    ClusterQueue,
+    PendingWorkloads,
+    ResourceFlavor,
+    Workload,
+)
 from gpuctl.kueue.quantities import Amount, is_accelerator, shown, total
 from gpuctl.kueue.queue_facts import causes_of_waiting, flavors_on_the_machine
 from gpuctl.kueue.quota import NOTHING, Cell, Member, Tree, cells
@@ -26,6 +33,8 @@ from gpuctl.kueue.scene import HOURS, Line, active
 from gpuctl.kueue.standing import Standing, standing
 
 T = TypeVar("T")
+Places: TypeAlias = Mapping[tuple[str, str], int]  # by namespace and name
+NO_PLACES: State[Places] = Inapplicable("the manager is asked for the line of one queue alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +56,32 @@ class CellPicture:
         return is_accelerator(self.resource)
 
 
+IN_FULL: Argument[str] = Argument("the queue that is shown in full", "")
+
+
+@given(IN_FULL)
+def queues_in_full(name: str) -> Collection[Ref]:
+    return (Ref(ClusterQueue.of, name),) if name else ()
+
+
+POSITIONS = Part(PENDING_WORKLOADS, PendingWorkloads, queues_in_full)
+
+
+@given(POSITIONS)
+def places_in_line(found: Each[Ref, PendingWorkloads]) -> Each[Ref, Places]:
+    """Where Workloads stand, as the manager itself says."""
+    return found.map(
+        lambda each: {(item.metadata.namespace, item.metadata.name): item.position for item in each.items}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class WaiterPicture:
-    """A Workload in the line. `cause` is None where that is not known."""
+    """A Workload in the line. `cause` is None where that is not known.
+
+    `place` is the one that the manager gives it; else its place by priority and age, which is an `estimate`:
+    the manager also goes by when a Workload was evicted, and by what it has just tried.
+    """
 
     namespace: str
     name: str
@@ -58,6 +90,8 @@ class WaiterPicture:
     waited: timedelta
     asks: str
     cause: str | None
+    place: int
+    estimate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +144,16 @@ class QueuePicture:
     hurt: Hurt | None
     unknown: tuple[str, ...]
     now: datetime
+    places: State[Places] = NO_PLACES
 
     @property
     def waiting(self) -> tuple[WaiterPicture, ...]:
         """The line, from its head."""
-        return tuple(_waiter(each, self.diagnosed) for each in self.diagnosed.line.waiting)
+        waiting = self.diagnosed.line.waiting
+        line = [_waiter(number, each, self.diagnosed) for number, each in enumerate(waiting)]
+        if not isinstance(self.places, Known):
+            return tuple(line)
+        return tuple(sorted((_placed(each, self.places.value) for each in line), key=_place))
 
     @property
     def chains(self) -> tuple[tuple[Link, ...], ...]:
@@ -132,7 +171,7 @@ class QueuePicture:
     def local_queues(self) -> tuple[LocalQueuePicture, ...]:
         """Where its Workloads came in, those with the oldest wait first."""
         line, found = self.diagnosed.line, dict[tuple[str, str], list[Workload]]()
-        for each in line.everyone:
+        for each in (*line.everyone, *line.stopped):
             found.setdefault((each.metadata.namespace, each.spec.queue_name), []).append(each)
         drawn = (
             LocalQueuePicture(namespace, name, backlog(members, line.scene.now, HOURS))
@@ -155,6 +194,14 @@ def pictures_of_queues(
 ) -> Each[Ref, QueuePicture]:
     """Every ClusterQueue."""
     return found.map(lambda each: picture(each, flavors))
+
+
+def places_of(facts: Facts, queue: str) -> State[Places]:
+    """Where Workloads stand in a queue that is shown in full."""
+    found = facts.state(places_in_line)
+    if not isinstance(found, Known):
+        return found
+    return found.value.entries.get(Ref(ClusterQueue.of, queue), NO_PLACES)
 
 
 @given(pictures_of_queues)
@@ -242,7 +289,16 @@ def _change(cause: Cause, line: Line) -> str:
     return found.sentence(line.name) if found else ""
 
 
-def _waiter(workload: Workload, diagnosed: Diagnosed) -> WaiterPicture:
+def _placed(each: WaiterPicture, places: Places) -> WaiterPicture:
+    place = places.get((each.namespace, each.name))
+    return each if place is None else replace(each, place=place, estimate=False)
+
+
+def _place(each: WaiterPicture) -> tuple[bool, int]:
+    return each.estimate, each.place
+
+
+def _waiter(number: int, workload: Workload, diagnosed: Diagnosed) -> WaiterPicture:
     state: State[Cause] = diagnosed.causes.entries[workload.ref]
     asks = _known(lambda: total(each.amounts for each in diagnosed.line.asks(workload)))
     return WaiterPicture(
@@ -253,6 +309,7 @@ def _waiter(workload: Workload, diagnosed: Diagnosed) -> WaiterPicture:
         waited=diagnosed.line.waited(workload),
         asks="?" if asks is None else amounts(asks),
         cause=state.value.trouble.value if isinstance(state, Known) else None,
+        place=number,
     )
 
 
@@ -308,7 +365,7 @@ def learned(queue: QueuePicture, *, whole: bool = False) -> Mapping[str, Any]:
             for links in queue.chains
         ]
         told["localQueues"] = [_local(each) for each in queue.local_queues]
-        told["waiting"] = [_waiting(number, each) for number, each in enumerate(queue.waiting)]
+        told["waiting"] = [_waiting(each) for each in queue.waiting]
     return told
 
 
@@ -329,9 +386,10 @@ def _local(each: LocalQueuePicture) -> Mapping[str, Any]:
     }
 
 
-def _waiting(number: int, each: WaiterPicture) -> Mapping[str, Any]:
+def _waiting(each: WaiterPicture) -> Mapping[str, Any]:
     return {
-        "position": number,
+        "position": each.place,
+        "positionIs": "estimate" if each.estimate else "kueue",
         "namespace": each.namespace,
         "name": each.name,
         "localQueue": each.local_queue,

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from gpuctl.facts.objects import LabelRequirement, LabelSelector
+from gpuctl.facts.objects import LabelRequirement, LabelSelector, Taint
 from gpuctl.facts.selectors import has_all, selects
-from gpuctl.kueue.objects import NodeTerm, RequestingPodSpec, ResourceFlavor, ResourceNode, Taint, Toleration
+from gpuctl.kueue.objects import NodeTerm, RequestingPodSpec, ResourceFlavor, ResourceNode
 
-_KEEPS_OUT = ("NoSchedule", "NoExecute")
 _COMPARED = ("Gt", "Lt")
 
 
 def untolerated(pod: RequestingPodSpec, flavor: ResourceFlavor) -> Taint | None:
     """A taint of the flavor that keeps the pod out; None if there is none."""
     tolerations = (*pod.tolerations, *flavor.spec.tolerations)
-    return next((taint for taint in flavor.spec.node_taints if keeps_out(taint, tolerations)), None)
-
-
-def keeps_out(taint: Taint, tolerations: Collection[Toleration]) -> bool:
-    """Whether a taint keeps pods with these tolerations away."""
-    return taint.effect in _KEEPS_OUT and not any(each.tolerates(taint) for each in tolerations)
+    return next((taint for taint in flavor.spec.node_taints if taint.keeps_out(tolerations)), None)
 
 
 def suits(pod: RequestingPodSpec, flavor: ResourceFlavor, keys: Collection[str]) -> bool:
@@ -55,5 +49,5 @@ def barring_taints(flavor: ResourceFlavor, node: ResourceNode) -> Iterator[Taint
     """The node's taints that the flavor neither tolerates nor names. Pods may tolerate them by themselves."""
     named = {(taint.key, taint.effect) for taint in flavor.spec.node_taints}
     for taint in node.spec.taints:
-        if keeps_out(taint, flavor.spec.tolerations) and (taint.key, taint.effect) not in named:
+        if taint.keeps_out(flavor.spec.tolerations) and (taint.key, taint.effect) not in named:
             yield taint

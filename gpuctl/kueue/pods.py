@@ -14,7 +14,9 @@ from gpuctl.kueue.requests import of_pod
 from gpuctl.kueue.scene import told
 
 _WORKLOAD = f"{GROUP}/workload"
-_MARKS = (f"{GROUP}/managed", f"{GROUP}/queue-name", f"{GROUP}/podset")
+QUEUE = f"{GROUP}/queue-name"
+FINALIZER = f"{GROUP}/managed"
+_MARKS = (f"{GROUP}/managed", QUEUE, f"{GROUP}/podset")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,17 @@ class Owned:
 def is_kueues(pod: PlacedPod) -> bool:
     """Whether Kueue counts the pod, as far as its marks tell."""
     return any(mark in pod.metadata.labels for mark in _MARKS) or _WORKLOAD in pod.metadata.annotations
+
+
+def of_workload(pod: PlacedPod) -> str:
+    """The Workload that it names, with its namespace; empty if none."""
+    name = pod.metadata.annotations.get(_WORKLOAD)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def is_kept(pod: PlacedPod) -> bool:
+    """Whether it was deleted, and goes once Kueue lets go of it."""
+    return pod.metadata.deletion_timestamp is not None and FINALIZER in pod.metadata.finalizers
 
 
 def takes(pod: PlacedPod, resource: str) -> Amount:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from gpuctl.facts.fact import NOW, Maybe, Metrics, Objects, Sampled, given
+from gpuctl.facts.fact import NOW, Maybe, Metrics, Named, Objects, Sampled, given
 from gpuctl.facts.kinds import Ref, View
 from gpuctl.facts.metrics import Labels, Points, increase
 from gpuctl.facts.objects import Namespace
-from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, attempt, value
+from gpuctl.facts.state import (
+    Each,
+    Inapplicable,
+    Known,
+    NotKnown,
+    Reason,
+    State,
+    Unknown,
+    attempt,
+    value,
+)
 from gpuctl.kueue import scene as scenes
 from gpuctl.kueue import settings as manager_settings
 from gpuctl.kueue.causes.diagnosis import Diagnosed
+from gpuctl.kueue.drills import is_under_way
 from gpuctl.kueue.facts import CONFIG_MAPS, NAMESPACES, as_collection, kueue_managers, mounted
 from gpuctl.kueue.footing import Footing, Ground
 from gpuctl.kueue.growth import LEAST, Count
@@ -27,15 +38,17 @@ from gpuctl.kueue.objects import (
     LocalQueue,
     ManagerConfigMap,
     PlacedPod,
+    ResourceClaimTemplate,
     ResourceFlavor,
     ResourceNode,
     Topology,
     WatchedQueue,
     Workload,
 )
-from gpuctl.kueue.pods import Owned
+from gpuctl.kueue.pods import Owned, is_kept
 from gpuctl.kueue.scene import Door, Line, Scene, Sorted, Written
 from gpuctl.kueue.settings import Settings
+from gpuctl.kueue.standing import Standing, standing
 
 V = TypeVar("V", bound=View)
 
@@ -65,12 +78,35 @@ def settings_of_the_manager(
 
 
 def _settings(manager: Manager, config_maps: Each[Ref, ManagerConfigMap]) -> Settings:
+    found = _written_settings(manager, config_maps)
+    return Settings() if found is None else found
+
+
+def _written_settings(manager: Manager, config_maps: Each[Ref, ManagerConfigMap]) -> Settings | None:
+    """As they stand in the ConfigMap that is mounted; None where none of them has the file."""
     _ = manager.deployments  # raises NotKnown where it could not be read which ConfigMap is mounted
     for ref in mounted(manager):
         config_map = config_maps.get(ref)
         if config_map is not None and config_map.data.configuration is not None:
             return manager_settings.parse(config_map.data.configuration)
-    return Settings()
+    return None
+
+
+@given(kueue_managers, Maybe(CONFIG_MAPS))
+def settings_as_written(
+    managers: Each[Ref, Manager], config_maps: State[Each[Ref, ManagerConfigMap]]
+) -> Each[Ref, Settings]:
+    """Of each manager, with no defaults in the place of what was not found: for those who may only act where
+    it is known."""
+    return managers.map(lambda manager: _read_settings(manager, as_collection(config_maps)))
+
+
+def _read_settings(manager: Manager, config_maps: Each[Ref, ManagerConfigMap]) -> Settings:
+    found = _written_settings(manager, config_maps)
+    if found is None:
+        why = "its Deployment mounts no ConfigMap with the file controller_manager_config.yaml"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, why, f"the configuration of Kueue's manager {manager.ref}"))
+    return found
 
 
 @given(
@@ -97,14 +133,39 @@ def scene_of_the_queues(
     return Scene(written, namespaces, settings, now)
 
 
-@given(scene_of_the_queues, Maybe(WORKLOADS))
-def workloads_in_their_queues(scene: Scene, workloads: State[Each[Ref, Workload]]) -> Sorted:
-    return scenes.sort(scene, as_collection(workloads))
+@given(Maybe(WORKLOADS))
+def templates_of_claims(workloads: State[Each[Ref, Workload]]) -> Collection[Ref]:
+    """What the claims of Workloads are made from. Of Workloads that can't be read none are known."""
+    return frozenset(
+        Ref(ResourceClaimTemplate.of, claim.resource_claim_template_name, workload.metadata.namespace)
+        for _, workload in as_collection(workloads).known()
+        for pods in workload.spec.pod_sets
+        for claim in pods.template.spec.resource_claims
+        if claim.resource_claim_template_name and _concerned(workload)
+    )
 
 
-@given(workloads_in_their_queues)
-def clusterqueues_with_their_workloads(found: Sorted) -> Each[Ref, Line]:
-    return found.lines
+def _concerned(workload: Workload) -> bool:
+    stands = standing(workload)
+    return stands is Standing.WAITING or stands.holds_quota
+
+
+CLAIM_TEMPLATES = Named(ResourceClaimTemplate, templates_of_claims)
+
+
+@given(scene_of_the_queues, Maybe(WORKLOADS), Maybe(CLAIM_TEMPLATES))
+def workloads_in_their_queues(
+    scene: Scene,
+    workloads: State[Each[Ref, Workload]],
+    templates: State[Each[Ref, ResourceClaimTemplate]],
+) -> Sorted:
+    return scenes.sort(scene, as_collection(workloads), templates)
+
+
+@given(workloads_in_their_queues, NOW)
+def clusterqueues_with_their_workloads(found: Sorted, now: datetime) -> Each[Ref, Line]:
+    """Without those of a drill that is under way: they stand still on purpose, and for nobody."""
+    return found.lines.where(lambda line: not is_under_way(line.queue, now))
 
 
 @given(workloads_in_their_queues)
@@ -157,6 +218,41 @@ def owners_of_workloads(workloads: State[Each[Ref, Workload]]) -> State[frozense
     )
 
 
+@given(Maybe(WORKLOADS))
+def known_by_workloads(workloads: State[Each[Ref, Workload]]) -> State[frozenset[str]]:
+    """The uids that Workloads belong to, and their own names; unknown as a value, as above."""
+    return attempt(
+        lambda: frozenset(
+            known
+            for each in value(workloads)
+            for known in (
+                f"{each.metadata.namespace}/{each.metadata.name}",
+                *(owner.uid for owner in each.metadata.owner_references),
+            )
+        )
+    )
+
+
+@given(ALL_PODS, Maybe(QUEUES))
+def pods_under_deletion(
+    pods: Each[Ref, PlacedPod], queues: State[Each[Ref, ClusterQueue]]
+) -> Each[Ref, PlacedPod]:
+    """Those that Kueue has yet to let go of."""
+    return _with_kueue(pods, queues).where(is_kept)
+
+
+@given(JOBS, Maybe(QUEUES))
+def jobs_beside_queues(jobs: Each[Ref, Job], queues: State[Each[Ref, ClusterQueue]]) -> Each[Ref, Job]:
+    return _with_kueue(jobs, queues)
+
+
+def _with_kueue(found: Each[Ref, V], queues: State[Each[Ref, ClusterQueue]]) -> Each[Ref, V]:
+    """What is Kubernetes' own is of no concern where there is no Kueue."""
+    if isinstance(queues, Inapplicable):
+        raise NotKnown(queues)
+    return found
+
+
 WATCHED = Sampled(WatchedQueue)
 # Followers of a manager with several replicas count too, since 0.16 under another role; older ones are equal.
 _LEADER = 'replica_role!="follower"'
@@ -174,7 +270,7 @@ def queues_over_a_while(rounds: Each[datetime, Each[Ref, WatchedQueue]]) -> Each
     nothing can be told."""
     counts: dict[Ref, list[Count]] = {}
     for at, queues in sorted(rounds.known()):
-        for ref, queue in queues.known():
+        for ref, queue in queues.where(lambda each: not is_under_way(each, at)).known():  # noqa: B023
             counts.setdefault(ref, []).append((at, float(queue.status.pending_workloads)))
     told = len(tuple(rounds.known()))
     gaps = tuple(rounds.gaps()) if told < LEAST else ()

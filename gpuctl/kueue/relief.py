@@ -30,6 +30,7 @@ class Relief:
     raise_by: Amount
     borrow_by: Amount | None
     free_elsewhere: tuple[tuple[str, Amount], ...]
+    borrow_to: Amount | None = None  # the limit that would be
 
     def sentence(self, queue: str) -> str:
         """`raise nominalQuota of nvidia.com/gpu (flavor h100) in ClusterQueue vision by 3, or …`."""
@@ -38,12 +39,22 @@ class Relief:
             f"raise nominalQuota of {self.resource} (flavor {self.flavor}) in ClusterQueue {queue} by {by}"
         ]
         if self.borrow_by is not None:
-            parts.append(f"raise its borrowingLimit by {shown(self.borrow_by, self.resource)}")
+            parts.append(
+                f"raise its borrowingLimit by {shown(self.borrow_by, self.resource)}{self._by(queue)}"
+            )
         free = ", ".join(
             f"{shown(each, self.resource)} are free in ClusterQueue {name}"
             for name, each in self.free_elsewhere
         )
         return " or ".join(parts) + (f"; {free}" if free else "") + " (estimate)"
+
+    def _by(self, queue: str) -> str:
+        """The runbook that raises it."""
+        if self.borrow_to is None:
+            return ""
+        about = f"--flavor {self.flavor} --resource {self.resource}"
+        limit = shown(self.borrow_to, self.resource)
+        return f" (`gpuctl plan queue-limit {queue} {about} --borrowing-limit {limit}`)"
 
 
 def relief(cause: Cause, line: Line) -> Relief | None:
@@ -52,12 +63,15 @@ def relief(cause: Cause, line: Line) -> Relief | None:
         return None
     cell, tree = (cause.flavor, cause.resource), line.tree
     now = _BY_QUOTA[cause.trouble]
+    more = _borrow(tree, line.name, cell, cause.asked, now=now)
+    limit = tree.queue(line.name).limits.get(cell, NOTHING).borrowing
     return Relief(
         cause.resource,
         cause.flavor,
         raise_by=_raise(tree, line.name, cell, cause.asked, now=now),
-        borrow_by=_borrow(tree, line.name, cell, cause.asked, now=now),
+        borrow_by=more,
         free_elsewhere=tuple(_free(line, cell)),
+        borrow_to=None if more is None or limit is None else limit + more,
     )
 
 

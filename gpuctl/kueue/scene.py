@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TypeVar
@@ -22,6 +22,8 @@ from gpuctl.kueue.objects import (
     ClusterQueue,
     Cohort,
     LocalQueue,
+    PodClaim,
+    ResourceClaimTemplate,
     ResourceFlavor,
     Topology,
     Workload,
@@ -29,10 +31,11 @@ from gpuctl.kueue.objects import (
 from gpuctl.kueue.quota import Cell, Tree
 from gpuctl.kueue.requests import Ask, asked
 from gpuctl.kueue.settings import Settings
-from gpuctl.kueue.standing import Standing, age, standing, verdict, waiting_since
+from gpuctl.kueue.standing import Standing, age, is_true, reserved_at, standing, verdict, waiting_since
 
 T = TypeVar("T")
 HOURS = 6  # of the past that a line is shown for
+NO_TEMPLATES: State[Each[Ref, ResourceClaimTemplate]] = Known(Each())
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,13 @@ class Scene:
         """A flavor; None if it is known not to exist."""
         return told(self.written.flavors, "ResourceFlavors").get(Ref(ResourceFlavor.of, name))
 
+    def levels(self, topology: str) -> frozenset[str] | None:
+        """The levels of a Topology; None where there is none to be read."""
+        if isinstance(self.written.topologies, Inapplicable):
+            return None
+        found = told(self.written.topologies, "Topologies").get(Ref(Topology.of, topology))
+        return frozenset(each.node_label for each in found.spec.levels) if found else None
+
     def namespace(self, name: str) -> Namespace | None:
         """A namespace; None if it is known not to exist."""
         return told(self.namespaces, "namespaces").get(Ref(Namespace.of, name))
@@ -128,6 +138,39 @@ def is_active(queue: ClusterQueue) -> bool:
 
 
 @dataclass(frozen=True)
+class Crowd:
+    """The Workloads of all queues, and what their claims to devices are made from."""
+
+    workloads: tuple[Workload, ...] = ()
+    templates: State[Each[Ref, ResourceClaimTemplate]] = NO_TEMPLATES
+
+    @cached_property
+    def unready(self) -> Workload | None:
+        """Of those with quota whose pods are not all ready the one that has it longest; None if all are."""
+        found = [
+            each
+            for each in self.workloads
+            if is_true(each, "QuotaReserved")
+            and not is_true(each, "Finished")
+            and not is_true(each, "PodsReady")
+        ]
+        return min(found, key=_reserved, default=None)
+
+    def template(self, claim: PodClaim, namespace: str) -> ResourceClaimTemplate | None:
+        """What a claim is made from; None if it is made from none, or from one that does not exist."""
+        name = claim.resource_claim_template_name
+        if not name:
+            return None
+        ref = Ref(ResourceClaimTemplate.of, name, namespace)
+        return told(self.templates, "ResourceClaimTemplates").get(ref)
+
+
+def _reserved(workload: Workload) -> tuple[float, str, str]:
+    since, about = reserved_at(workload), workload.metadata
+    return since.timestamp() if since else 0.0, about.namespace, about.name
+
+
+@dataclass(frozen=True)
 class Line:
     """A ClusterQueue with its Workloads. `gaps`: Workloads that may be its own, and could not be read."""
 
@@ -136,7 +179,9 @@ class Line:
     waiting: tuple[Workload, ...] = ()  # in the order in which they are tried
     holding: tuple[Workload, ...] = ()
     others: tuple[Workload, ...] = ()  # finished, deactivated, on hold
+    stopped: tuple[Workload, ...] = ()  # in LocalQueues that are stopped on purpose: Kueue does not try them
     gaps: tuple[Unknown, ...] = ()
+    crowd: Crowd = Crowd()
 
     @property
     def name(self) -> str:
@@ -214,7 +259,7 @@ class Line:
 
         settings = self.scene.settings
         undeclared = isinstance(settings, Known) and settings.value.undeclared_pass
-        return Search(self.queue, self.scene.flavor, room, undeclared)
+        return Search(self.queue, self.scene.flavor, room, undeclared, self.scene.levels)
 
 
 def shape_of(workload: Workload) -> bytes:
@@ -265,12 +310,13 @@ def _with_fewer(ask: Ask, fewest: int | None) -> Ask:
 @dataclass(frozen=True)
 class Door:
     """A LocalQueue that Workloads name. `missing`: the object that does not exist; None if it leads
-    somewhere."""
+    somewhere. `stopped`: the policy by which it is stopped; empty if it is not."""
 
     local_queue: Ref
     missing: Ref | None
     waiting: tuple[Workload, ...]
     now: datetime
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -281,14 +327,20 @@ class Sorted:
     doors: Each[Ref, Door]
 
 
-def sort(scene: Scene, workloads: Each[Ref, Workload]) -> Sorted:
+def sort(
+    scene: Scene,
+    workloads: Each[Ref, Workload],
+    templates: State[Each[Ref, ResourceClaimTemplate]],
+) -> Sorted:
     """Puts every Workload into its queue's line, or among those whose queue does not exist."""
+    crowd = Crowd(tuple(each for _, each in workloads.known()), templates)
     gaps = (*workloads.gaps(), *_unlisted(scene.written.local_queues))
     local_queues = _known(scene.written.local_queues)
+    stopped = frozenset(place for place, each in local_queues.items() if each.stopped)
     members: dict[str, list[Workload]] = {}
     lost: dict[Ref, list[Workload]] = {}
     for _, workload in workloads.known():
-        place = Ref(LocalQueue.of, workload.spec.queue_name, workload.metadata.namespace)
+        place = _door_of(workload)
         admission = workload.status.admission
         if admission:
             members.setdefault(admission.cluster_queue, []).append(workload)
@@ -297,7 +349,9 @@ def sort(scene: Scene, workloads: Each[Ref, Workload]) -> Sorted:
         elif workload.spec.queue_name:
             lost.setdefault(place, []).append(workload)
     lines = scene.written.queues.map(
-        lambda queue: _line(queue, scene, members.get(queue.metadata.name, ()), gaps)
+        lambda queue: replace(
+            _line(queue, scene, members.get(queue.metadata.name, ()), stopped, gaps), crowd=crowd
+        )
     )
     return Sorted(lines, _doors(scene, local_queues, members, lost, gaps))
 
@@ -313,17 +367,28 @@ def _known(state: State[Each[Ref, LocalQueue]]) -> Mapping[Ref, LocalQueue]:
 
 
 def _line(
-    queue: ClusterQueue, scene: Scene, workloads: Iterable[Workload], gaps: tuple[Unknown, ...]
+    queue: ClusterQueue,
+    scene: Scene,
+    workloads: Iterable[Workload],
+    stopped: Collection[Ref],
+    gaps: tuple[Unknown, ...],
 ) -> Line:
     waiting: list[Workload] = []
     holding: list[Workload] = []
     others: list[Workload] = []
+    held_up: list[Workload] = []
     for workload in workloads:
         stands = standing(workload)
-        kept = waiting if stands is Standing.WAITING else holding if stands.holds_quota else others
-        kept.append(workload)
+        if stands is Standing.WAITING:
+            (held_up if stopped and _door_of(workload) in stopped else waiting).append(workload)
+        else:
+            (holding if stands.holds_quota else others).append(workload)
     waiting.sort(key=_turn)
-    return Line(queue, scene, tuple(waiting), tuple(holding), tuple(others), gaps)
+    return Line(queue, scene, tuple(waiting), tuple(holding), tuple(others), tuple(held_up), gaps)
+
+
+def _door_of(workload: Workload) -> Ref:
+    return Ref(LocalQueue.of, workload.spec.queue_name, workload.metadata.namespace)
 
 
 def _turn(workload: Workload) -> tuple[int, float, str, str]:
@@ -348,14 +413,11 @@ def _doors(
         name = local_queue.spec.cluster_queue
         queue = Ref(ClusterQueue.of, name)
         missing = queue not in scene.written.queues.entries
-        here = [each for each in members.get(name, ()) if _is_in(each, place)] if missing else ()
-        found[place] = Known(Door(place, queue if missing else None, _those_waiting(here), scene.now))
+        concerned = missing or local_queue.stopped
+        here = [each for each in members.get(name, ()) if _door_of(each) == place] if concerned else ()
+        gone = queue if missing else None
+        found[place] = Known(Door(place, gone, _those_waiting(here), scene.now, local_queue.stopped))
     return Each(found, (*gaps, *scene.written.queues.holes))
-
-
-def _is_in(workload: Workload, local_queue: Ref) -> bool:
-    place = workload.metadata.namespace, workload.spec.queue_name
-    return place == (local_queue.namespace, local_queue.name)
 
 
 def _those_waiting(workloads: Iterable[Workload]) -> tuple[Workload, ...]:

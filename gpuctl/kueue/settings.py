@@ -31,7 +31,7 @@ class Settings:
     undeclared_pass: bool = False  # resources that no queue covers are not counted
     blocks_admission: bool = False  # until all admitted Workloads have their pods ready
     frameworks: frozenset[str] = DEFAULT_FRAMEWORKS
-    device_classes: frozenset[str] = frozenset()
+    device_classes: frozenset[str] = frozenset()  # of which claims are counted; without any, none are
 
     def inputs_of(self, resource: str) -> tuple[str, ...]:
         """What nodes call a resource that Kueue counts: itself, unless it is made of others."""
@@ -61,7 +61,6 @@ def parse(text: str | None) -> Settings:
 
 def _settings(content: Mapping[str, Any]) -> Settings:
     resources = content.get("resources") or {}
-    waiting = content.get("waitForPodsReady") or {}
     frameworks = (content.get("integrations") or {}).get("frameworks")
     mappings: Iterable[Mapping[str, Any]] = resources.get("deviceClassMappings") or ()
     return Settings(
@@ -69,10 +68,20 @@ def _settings(content: Mapping[str, Any]) -> Settings:
         excluded=tuple(map(str, resources.get("excludeResourcePrefixes") or ())),
         undeclared_pass="IgnoreUndeclared"
         in (content.get("quotaCheckStrategy"), resources.get("quotaCheckStrategy")),
-        blocks_admission=waiting.get("enable") is not False and waiting.get("blockAdmission") is True,
+        blocks_admission=_blocks(content),
         frameworks=DEFAULT_FRAMEWORKS if frameworks is None else frozenset(map(str, frameworks)),
         device_classes=frozenset(str(name) for each in mappings for name in each.get("deviceClassNames", ())),
     )
+
+
+def _blocks(content: Mapping[str, Any]) -> bool:
+    """v1beta1 waits only where it is enabled, and then blocks unless told not to; v1beta2 the other way
+    round."""
+    waiting = content.get("waitForPodsReady") or {}
+    enabled, blocks = waiting.get("enable"), waiting.get("blockAdmission")
+    if str(content.get("apiVersion", "")).endswith("/v1beta1"):
+        return enabled is True and blocks is not False
+    return enabled is not False and blocks is True
 
 
 def _transformations(written: Iterable[Mapping[str, Any]]) -> Iterator[Transformation]:

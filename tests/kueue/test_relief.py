@@ -42,7 +42,8 @@ def test_the_sentence_of_the_issue() -> None:
     assert help_ is not None
     assert help_.sentence("vision") == (
         "raise nominalQuota of nvidia.com/gpu (flavor h100) in ClusterQueue vision by 3 or raise its "
-        "borrowingLimit by 3; 4 are free in ClusterQueue research (estimate)"
+        "borrowingLimit by 3 (`gpuctl plan queue-limit vision --flavor h100 --resource nvidia.com/gpu "
+        "--borrowing-limit 3`); 4 are free in ClusterQueue research (estimate)"
     )
 
 

@@ -1,4 +1,5 @@
-"""No flavor lets its pods in: taints it does not tolerate, or labels it does not select."""
+"""No flavor lets its pods in: taints it does not tolerate, labels it does not select, a topology that is not
+the flavor's."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from gpuctl.kueue.causes.cause import Cause, Trouble
 from gpuctl.kueue.fit import Bar, Obstacle
 from gpuctl.kueue.scene import Waiter
 
-_BARS = frozenset({Bar.TAINT, Bar.AFFINITY, Bar.NO_FLAVOR})
+_BARS = frozenset(Bar) - {Bar.NOT_COVERED, Bar.NO_ROOM}
 
 
 def cause(waiter: Waiter) -> Cause | None:

@@ -8,9 +8,6 @@ from gpuctl.kueue.scene import Waiter
 
 
 def cause(waiter: Waiter) -> Cause | None:
-    found = sayings(waiter.message)
-    if Saying.CLAIM in found:
-        return Cause(Trouble.CLAIM, says=waiter.message)
-    if found & {Saying.LIMIT_RANGE, Saying.INVALID}:
+    if sayings(waiter.message) & {Saying.LIMIT_RANGE, Saying.INVALID}:
         return Cause(Trouble.INVALID, says=waiter.message)
     return None

@@ -15,7 +15,8 @@ from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from tests.builders.certificates import DAY, MADE, bundle, leaf, pem, rotators_ca
 from tests.builders.kueue import HELM, OPENSHIFT, UPSTREAM, Cluster, Shape, healthy, written
-from tests.checks.kueue_webhooks.judging import FORBIDDEN, judged
+from tests.checks.judging import FORBIDDEN
+from tests.checks.judging import judged_webhooks as judged
 from tests.memory import A_MOMENT
 
 GOOD = rotators_ca(1)

@@ -15,7 +15,7 @@ from gpuctl.checks.kueue_webhooks import CHECK
 from gpuctl.facts.fact import rules
 from gpuctl.facts.state import Inapplicable, Known
 from tests.builders.kueue import HELM, OLD, OPENSHIFT, UPSTREAM, Cluster, Shape, healthy, namespace
-from tests.checks.kueue_webhooks.judging import judged
+from tests.checks.judging import judged_webhooks as judged
 
 SHAPES = {
     "upstream": UPSTREAM,

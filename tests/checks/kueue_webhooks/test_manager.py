@@ -10,7 +10,8 @@ import pytest
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from tests.builders.kueue import HELM, OLD, UPSTREAM, Cluster, Item, endpoints, healthy, service
-from tests.checks.kueue_webhooks.judging import FORBIDDEN, Verdicts, judged
+from tests.checks.judging import FORBIDDEN, Verdicts
+from tests.checks.judging import judged_webhooks as judged
 
 
 def no_endpoints(cluster: Cluster) -> None:

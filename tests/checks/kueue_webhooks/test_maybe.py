@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import gpuctl
-from gpuctl.checks import kueue_webhooks, queue_growth
+from gpuctl.checks import flavor_impact, kueue_webhooks, queue_growth
 
 ROOMS = {
+    "flavor_impact": Path(flavor_impact.__file__).parent,
     "kueue": Path(gpuctl.__file__).parent / "kueue",
     "kueue_webhooks": Path(kueue_webhooks.__file__).parent,
     "queue_growth": Path(queue_growth.__file__).parent,
@@ -30,13 +31,23 @@ USES = {
         # What queues rest on, part by part: each touched through told(), value() or as_collection() where a
         # judgement comes to depend on it; a queue in no cohort needs nothing of cohorts.
         "LOCAL_QUEUES", "COHORTS", "FLAVORS", "TOPOLOGIES", "ADMISSION_CHECKS", "WORKLOADS",
-        "JOBS", "NODES", "ALL_PODS", "settings_of_the_manager",
+        "JOBS", "NODES", "ALL_PODS", "settings_of_the_manager", "CLAIM_TEMPLATES",
+        # Only whether there is a Kueue at all: without one, pods and Jobs are none of its concern.
+        "QUEUES",
         # Draws the chain from flavor to pods, where it is known.
         "flavors_on_the_machine",
+    },
+    "flavor_impact": {
+        # A manager that does not answer takes the blame for a flavor that stays; unknown takes none.
+        "kueue_managers",
+        # Only whether there is a Kueue at all: without one, no drill is missing.
+        "FLAVORS",
     },
     "queue_growth": {
         # A manager that does not answer takes the blame for what is not looked at; unknown takes none.
         "kueue_managers",
+        # Adds to a sentence how much room there is; unknown adds nothing.
+        "flavors_on_the_machine",
     },
     "kueue_webhooks": {
         # Only adds to a sentence or a remedy: how many namespaces, which Deployment to restart.

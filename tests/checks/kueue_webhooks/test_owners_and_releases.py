@@ -9,7 +9,8 @@ import pytest
 
 from gpuctl.audit.judge import Verdict
 from tests.builders.kueue import HELM, OLD, OPENSHIFT, UPSTREAM, Cluster, healthy
-from tests.checks.kueue_webhooks.judging import FORBIDDEN, judged
+from tests.checks.judging import FORBIDDEN
+from tests.checks.judging import judged_webhooks as judged
 
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"

@@ -19,7 +19,8 @@ from gpuctl.kueue.objects import RESOURCE_FLAVOR, Job, Workload
 from gpuctl.kueue.proofs import DRY_RUN, a_resource_flavor_to_try, a_suspended_job_to_try, webhook_secrets
 from tests.builders.certificates import bundle, leaf, rotators_ca
 from tests.builders.kueue import Cluster, healthy
-from tests.checks.kueue_webhooks.judging import Verdicts, judged
+from tests.checks.judging import Verdicts
+from tests.checks.judging import judged_webhooks as judged
 from tests.memory import A_MOMENT
 
 FLAVOR = Attempt(RESOURCE_FLAVOR, "", {})

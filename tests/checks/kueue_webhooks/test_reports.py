@@ -8,7 +8,7 @@ from gpuctl.audit.judge import Verdict
 from gpuctl.facts.kinds import Answer
 from gpuctl.facts.state import Reason, Unknown
 from tests.builders.kueue import OLD, UPSTREAM, Cluster, Shape, healthy
-from tests.checks.kueue_webhooks.judging import judged
+from tests.checks.judging import judged_webhooks as judged
 from tests.checks.kueue_webhooks.test_manager import no_endpoints, pod_status, unavailable
 from tests.checks.kueue_webhooks.test_owners_and_releases import configure, image, selector
 from tests.checks.kueue_webhooks.test_visibility_and_proofs import ATTEMPT, dead

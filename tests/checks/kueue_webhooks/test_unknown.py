@@ -11,7 +11,7 @@ from gpuctl.checks.kueue_webhooks import CHECK
 from gpuctl.facts.fact import Named, Objects, Within, graph
 from gpuctl.facts.state import Reason, Unknown
 from tests.builders.kueue import Cluster, healthy
-from tests.checks.kueue_webhooks.judging import judged
+from tests.checks.judging import judged_webhooks as judged
 
 READS = sorted(
     {

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from gpuctl.audit.judge import Verdict
+from gpuctl.checks.kueue_webhooks import CHECK
 from gpuctl.facts.kinds import Answer, Attempt, Kind, View
 from gpuctl.facts.state import Inapplicable, Reason, State, Unknown
 from gpuctl.kueue.objects import RESOURCE_FLAVOR, LocalQueueInNewVersion
 from tests.builders.kueue import OPENSHIFT, Cluster, healthy
-from tests.checks.kueue_webhooks.judging import Verdicts, judged, judged_by
+from tests.checks.judging import Verdicts, judged_by
+from tests.checks.judging import judged_webhooks as judged
 from tests.memory import A_MOMENT
 
 NEWER = "v1beta2.visibility.kueue.x-k8s.io"
@@ -119,7 +121,7 @@ def test_the_version_that_is_stored_must_have_been_read_too(monkeypatch: pytest.
         return [gap] * len(views) if kind == LocalQueueInNewVersion.of else read(kind, labels, views)
 
     monkeypatch.setattr(reader, "objects", without_stored)
-    assert judged_by(reader).by_assertion["readable-versions"] is Verdict.UNKNOWN
+    assert judged_by(CHECK, reader).by_assertion["readable-versions"] is Verdict.UNKNOWN
 
 
 def test_reading_no_queue_takes_no_conversion() -> None:

@@ -20,7 +20,7 @@ from tests.builders.queues import (
     pods,
     stamp,
 )
-from tests.checks.queue_growth.judging import judged
+from tests.checks.judging import judged_queues as judged
 from tests.memory import A_MOMENT
 
 LONG = timedelta(hours=2)
@@ -398,8 +398,11 @@ CASES = {
     ),
     "pods are waited for": Case(
         "CQG035",
-        of_kueue_says("waiting for all admitted workloads to be in PodsReady condition"),
-        "blockAdmission",
+        both(
+            lambda world: world.admitted("starting"),
+            of_kueue_says("waiting for all admitted workloads to be in PodsReady condition"),
+        ),
+        "blockAdmission), and those of Workload team-a/starting are not",
         lambda _: None,
         idle,
     ),
@@ -608,7 +611,7 @@ def test_the_twin_is_silent(name: str) -> None:
     case = CASES[name]
     world = case.base(NEW)
     case.twin(world)
-    assert case.code not in judged(world).codes
+    assert case.code not in judged(world).failing
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -627,23 +630,55 @@ def test_a_stop_on_purpose_is_worth_knowing_and_no_fault() -> None:
     inactive("Stopped")(world)
     world.workload("late", waits=timedelta(days=2))
     found = judged(world)
-    assert found.codes == set()
+    assert found.failing == set()
     assert found.one("CQG017").weight is Severity.INFO
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_a_local_queue_that_is_stopped_on_purpose_alarms_nobody(policy: str) -> None:
+    world = idle()
+    world.one("LocalQueue", "main")["spec"]["stopPolicy"] = policy
+    world.workload("late", waits=timedelta(hours=9), message="LocalQueue main is stopped")
+    found = judged(world)
+    assert found.failing == set()
+    assert "1 Workload waits in it" in found.one("CQG017").message
+
+
+def test_who_waits_behind_a_stopped_local_queue_is_no_first_in_line() -> None:
+    world = idle()
+    world.one("ClusterQueue", "vision")["spec"]["queueingStrategy"] = "StrictFIFO"
+    world.local_queue("closed")
+    world.one("LocalQueue", "closed")["spec"]["stopPolicy"] = "Hold"
+    world.workload("first", queue="closed", waits=timedelta(hours=9))
+    world.workload("late", waits=LONG)
+    found = judged(world)
+    assert "CQG034" not in found.codes
+    assert "team-a/late (2h)" in found.one("CQG036").message
 
 
 def test_cordoned_nodes_are_worth_knowing() -> None:
     world = healthy()
     world.one("Node", "gpu-1")["spec"]["unschedulable"] = True
     found = judged(world)
-    assert found.codes == set()
+    assert found.failing == set()
     assert found.one("CQG078").weight is Severity.INFO
+
+
+def test_what_the_verdict_on_a_wait_rests_on_is_said_and_since_when() -> None:
+    world = idle()
+    wait()(world)
+    found = judged(world).one("CQG001")
+    since = next(each.observed for each in found.evidence if each.observed.startswith("judged by"))
+    made = world.one("Workload", "late")["metadata"]["creationTimestamp"]
+    assert f"exact since {made};" in since
+    assert "proves no rise" in since
 
 
 def test_a_clock_in_the_future_is_said() -> None:
     world = healthy()
     world.workload("tomorrow", waits=timedelta(hours=-3))
     found = judged(world)
-    assert found.codes == set()
+    assert found.failing == set()
     assert "bears a time after" in found.one("CQG004").message
 
 
@@ -652,7 +687,7 @@ def test_nothing_else_is_found_beside_a_fault() -> None:
     for name, case in CASES.items():
         world = case.base(NEW)
         case.fault(world)
-        beside = judged(world).codes - {case.code, "CQG001"}
+        beside = judged(world).failing - {case.code, "CQG001"}
         allowed = {
             "CQG010": set(),
             "CQG034": {"CQG030"},

@@ -9,7 +9,8 @@ from gpuctl.audit.judge import Verdict
 from tests.builders.kueue import Cluster
 from tests.builders.kueue import healthy as healthy_kueue
 from tests.builders.queues import GPU, World, pods
-from tests.checks.queue_growth.judging import FORBIDDEN, judged
+from tests.checks.judging import FORBIDDEN
+from tests.checks.judging import judged_queues as judged
 from tests.checks.queue_growth.test_findings import idle
 
 LONG = timedelta(hours=2)
@@ -52,14 +53,14 @@ def late() -> World:
 
 def test_a_dead_manager_is_the_cause() -> None:
     found = judged(with_manager(late(), dead=True))
-    assert found.codes == {"CQG001", "CQG038"}
+    assert found.failing == {"CQG001", "CQG038"}
     finding = found.one("CQG038")
     assert finding.cause == "manager behind kueue-system/kueue-webhook-service"
     assert "kueue-webhooks" in finding.remedy
 
 
 def test_a_manager_that_answers_is_not() -> None:
-    assert judged(with_manager(late())).codes == {"CQG001", "CQG036"}
+    assert judged(with_manager(late())).failing == {"CQG001", "CQG036"}
 
 
 def test_a_transformation_covers_a_resource() -> None:
@@ -76,16 +77,16 @@ def test_a_transformation_covers_a_resource() -> None:
     world.queue(quota={"h100": {"example.com/accelerator-memory": "70Gi"}})
     world.local_queue()
     world.workload("slices", pod_sets=[pods({"nvidia.com/mig-1g.10gb": "2"})])
-    assert judged(with_manager(world, settings=transformed)).codes == set()
+    assert judged(with_manager(world, settings=transformed)).failing == set()
     plain = World(items=[each for each in world.items if each["kind"] != "ConfigMap"])
-    assert judged(with_manager(plain)).codes == {"CQG021"}
+    assert judged(with_manager(plain)).failing == {"CQG021"}
 
 
 def test_an_unread_configuration_is_no_ground_for_blame() -> None:
     world = idle()
     world.workload("disk", pod_sets=[pods({GPU: "1", "ephemeral-storage": "1Gi"})])
     found = judged(with_manager(world), missing={"configmaps": FORBIDDEN})
-    assert found.codes == set()
+    assert found.failing == set()
     assert found.of("possible-requests").verdict is Verdict.UNKNOWN
 
 
@@ -93,4 +94,4 @@ def test_excluded_resources_are_not_counted() -> None:
     world = idle()
     world.workload("rdma", pod_sets=[pods({GPU: "1", "rdma/hca": "1"})])
     excluded = "\nresources:\n  excludeResourcePrefixes: [rdma/]\n"
-    assert judged(with_manager(world, settings=excluded)).codes == set()
+    assert judged(with_manager(world, settings=excluded)).failing == set()

@@ -13,7 +13,8 @@ from gpuctl.facts.metrics import labels
 from gpuctl.facts.state import Each, Inapplicable, Reason, Unknown
 from gpuctl.kueue.queue_facts import ADMISSIONS, PENDING
 from tests.builders.queues import GPU, World, ago, healthy
-from tests.checks.queue_growth.judging import FORBIDDEN, judged
+from tests.checks.judging import FORBIDDEN
+from tests.checks.judging import judged_queues as judged
 from tests.checks.queue_growth.test_findings import CASES, cohort_of_two, idle
 from tests.memory import A_MOMENT
 
@@ -34,7 +35,7 @@ def test_a_read_that_is_withheld_is_never_green(resource: str) -> None:
     unknown = {each.assertion.id for each in found.judgements if each.verdict is Verdict.UNKNOWN}
     assert unknown >= READS[resource]
     assert found.verdict is Verdict.UNKNOWN
-    assert found.codes == set()
+    assert found.failing == set()
 
 
 def test_cohorts_matter_only_to_queues_in_one() -> None:
@@ -58,6 +59,10 @@ def test_without_kueue_nothing_applies() -> None:
     kinds = ("clusterqueues", "localqueues", "workloads", "cohorts", "resourceflavors", "topologies")
     missing = {f"{kind}.kueue.x-k8s.io": Inapplicable("not served") for kind in (*kinds, "admissionchecks")}
     assert judged(World(), missing=missing).verdict is Verdict.NOT_APPLICABLE
+    others = World()
+    others.job("backup", queue="", suspend=False)
+    others.pod("backup-x", {"cpu": "1"}, owner="backup")
+    assert judged(others, missing=missing).verdict is Verdict.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -76,7 +81,7 @@ def test_one_broken_workload_costs_only_certainty() -> None:
     world.workload("late", waits=timedelta(hours=3))
     world.one("Workload", "train-1")["spec"]["podSets"][0]["count"] = "many"
     found = judged(world)
-    assert "CQG001" in found.codes
+    assert "CQG001" in found.failing
     assert found.of("moving-lines").gaps
 
 
@@ -127,13 +132,13 @@ def test_watching_is_a_proof_that_may_be_left_out() -> None:
 def test_a_backlog_is_watched(counts: tuple[int, ...], verdict: Verdict) -> None:
     found = judged(healthy(), rounds=watched(*counts))
     assert found.of("steady-backlogs").verdict is verdict
-    assert ("CQG002" in found.codes) is (verdict is Verdict.FAIL)
+    assert ("CQG002" in found.failing) is (verdict is Verdict.FAIL)
 
 
 def test_a_stopped_queue_may_grow() -> None:
     world = healthy()
     world.one("ClusterQueue", "vision")["spec"]["stopPolicy"] = "Hold"
-    assert judged(world, rounds=watched(3, 4, 5, 6, 7, 8, 9)).codes == set()
+    assert judged(world, rounds=watched(3, 4, 5, 6, 7, 8, 9)).failing == set()
 
 
 def series(values: list[float], admitted: list[float]) -> dict[str, Each[object, object]]:
@@ -149,8 +154,20 @@ def test_a_history_is_asked_for() -> None:
     found = judged(healthy(), series=series(rising, [5.0] * 60))
     assert "has grown from 0 to 59 Workloads" in found.one("CQG003").message
     calm = judged(healthy(), series=series([3.0] * 60, rising))
-    assert calm.codes == set()
+    assert calm.failing == set()
     assert calm.of("steady-past").verdict is Verdict.PASS
+
+
+def test_a_prometheus_that_does_not_know_kueue_clears_nobody() -> None:
+    nothing: dict[str, Each[object, object]] = {PENDING.query: Each(), ADMISSIONS.query: Each()}
+    assert judged(healthy(), series=nothing).of("steady-past").verdict is Verdict.UNKNOWN
+
+
+def test_a_prometheus_that_has_just_begun_proves_nothing_yet() -> None:
+    assert (
+        judged(healthy(), series=series([3.0] * 8, [1.0] * 8)).of("steady-past").verdict is Verdict.NOT_PROVEN
+    )
+    assert judged(healthy(), series=series([3.0] * 9, [1.0] * 9)).of("steady-past").verdict is Verdict.PASS
 
 
 def test_a_prometheus_that_does_not_answer_is_unknown() -> None:
@@ -162,8 +179,8 @@ def test_a_queue_may_have_limits_of_its_own() -> None:
     world = healthy()
     world.workload("late", waits=timedelta(hours=3))
     own = QueueTolerance(oldest_wait_warning_minutes=240)
-    assert judged(world, QueueGrowthPolicy(queues={"vis*": own})).codes == set()
-    assert "CQG001" in judged(world, QueueGrowthPolicy(queues={"other": own})).codes
+    assert judged(world, QueueGrowthPolicy(queues={"vis*": own})).failing == set()
+    assert "CQG001" in judged(world, QueueGrowthPolicy(queues={"other": own})).failing
 
 
 def test_unread_settings_leave_what_kueue_has_counted() -> None:
@@ -171,4 +188,4 @@ def test_unread_settings_leave_what_kueue_has_counted() -> None:
     world = healthy()
     item = world.workload("mig", pod_sets=None)
     item["status"]["resourceRequests"] = [{"name": "main", "resources": {GPU: "99"}}]
-    assert "CQG020" in judged(world).codes
+    assert "CQG020" in judged(world).failing
