@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from gpuctl.audit.check import Check
 from gpuctl.checks.vllm_mode import codes
+from gpuctl.checks.vllm_mode.answers import (
+    agreeing_sources,
+    answering_engines,
+    closed_development,
+    readable_command_lines,
+)
 from gpuctl.checks.vllm_mode.devices import (
     batches_on_slices,
     devices_by_number,
@@ -27,6 +33,7 @@ from gpuctl.checks.vllm_mode.modes import (
     same_after_restart,
     strict_reading,
 )
+from gpuctl.checks.vllm_mode.needed import NEEDED_FOR
 from gpuctl.checks.vllm_mode.releases import current_releases
 from gpuctl.checks.vllm_mode.rollouts import possible_rollouts
 from gpuctl.checks.vllm_mode.starts import running_engines
@@ -43,6 +50,7 @@ CHECK = Check(
         eager_on_purpose,
         strict_reading,
         same_after_restart,
+        agreeing_sources,
         room_for_graphs,
         shared_gpus,
         enough_kv_cache,
@@ -54,9 +62,13 @@ CHECK = Check(
         devices_by_number,
         variables_in_use,
         harmless_service_links,
+        closed_development,
         possible_rollouts,
         current_releases,
         readable_logs,
+        answering_engines,
+        readable_command_lines,
     ),
     learned=what_is_known_of_engines,
+    needed_for=NEEDED_FOR,
 )

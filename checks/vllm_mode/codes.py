@@ -11,6 +11,7 @@ ACCIDENTAL_EAGER = Code("VLM004", "an engine runs eager and nobody asked for it"
 DELIBERATE_EAGER = Code("VLM005", "an engine runs eager as its pod asks", Severity.INFO)
 CHANGES_NEXT_START = Code("VLM006", "the next start changes the mode", Severity.INFO)
 UNKNOWN_ANNOTATION = Code("VLM007", "the annotation for the mode says nothing known", Severity.WARNING)
+SOURCES_DIFFER = Code("VLM008", "what runs is not what the pod's spec tells", Severity.INFO)
 
 GRAPHS_OUTSIDE = Code("VLM010", "graphs lie outside of the memory budget", Severity.WARNING)
 TOO_HIGH = Code("VLM011", "the utilisation leaves graphs no room", Severity.WARNING)
@@ -42,6 +43,7 @@ SLICE_DEFAULTS = Code("VLM043", "batch sizes on a MIG slice are left to chance",
 
 VARIABLE_IGNORED = Code("VLM050", "a variable that vLLM ignores", Severity.WARNING)
 SERVICE_NAMED_VLLM = Code("VLM051", "a Service named vllm", Severity.WARNING)
+DEVELOPMENT_ENDPOINTS = Code("VLM052", "an engine's development endpoints are on", Severity.WARNING)
 
 ROLLOUT_WOULD_DEADLOCK = Code("VLM060", "the next rollout would wait for a GPU for ever", Severity.WARNING)
 ROLLOUT_DEADLOCKED = Code("VLM061", "a rollout waits for a GPU that the old pod holds")

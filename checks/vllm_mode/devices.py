@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.audit.assertion import every
+from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Finding, Severity
 from gpuctl.checks.vllm_mode import codes
 from gpuctl.checks.vllm_mode.words import arguments_command, finding, get, in_spec
 from gpuctl.facts.fact import given
-from gpuctl.facts.state import Inapplicable, NotKnown
+from gpuctl.facts.state import Inapplicable, NotKnown, Reason, Unknown
 from gpuctl.vllm.engine import Engine
 from gpuctl.vllm.engines import uses_gpu
 from gpuctl.vllm.facts import engines_of_vllm
 
 MAPS_UUIDS_SINCE = (0, 25, 0)
+RAY_NODE = "ray.io/node-type"
 BATCH_FLAGS = ("max-num-batched-tokens", "max-num-seqs")
 
 
@@ -22,6 +23,8 @@ BATCH_FLAGS = ("max-num-batched-tokens", "max-num-seqs")
 def gpus_asked_for(engine: Engine) -> Iterator[Finding]:
     if _on_cpu(engine) or uses_gpu(engine.found.container) or engine.pod.spec.resource_claims:
         return
+    if engine.pod.metadata.labels.get(RAY_NODE) == "head":
+        raise NotKnown(Inapplicable("the head of a RayCluster leaves the GPUs to its workers"))
     yield finding(
         engine,
         codes.NO_GPU_ASKED,
@@ -50,7 +53,7 @@ def _on_cpu(engine: Engine) -> bool:
     )
 
 
-@every(engines_of_vllm, "no engine is spread over MIG slices", given())
+@every(engines_of_vllm, "no engine is spread over MIG slices", given(), Strength.PROOF)
 def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
     if not engine.mig:
         raise NotKnown(Inapplicable("it has no MIG slice"))
@@ -68,7 +71,10 @@ def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
             "give it one larger slice and no parallelism, or whole GPUs; risk: that rolls the pods",
             cause="parallel",
         )
-    elif sum(engine.resources[name] for name in engine.mig) > 1:
+        return
+    if engine.start is None:
+        _must_be_seen(engine)
+    if sum(engine.resources[name] for name in engine.mig) > 1:
         yield finding(
             engine,
             codes.SLICES_UNUSED,
@@ -78,6 +84,12 @@ def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
             "ask for one slice, or for a larger one; risk: that rolls the pods",
             cause="slices",
         )
+
+
+def _must_be_seen(engine: Engine) -> None:
+    """What an engine was started with must be known; raises `NotKnown`."""
+    if engine.opaque:
+        raise NotKnown(Unknown(Reason.NOT_ASKED, engine.opaque, str(engine.ref)))
 
 
 def _parallel(engine: Engine) -> dict[str, int]:
@@ -92,10 +104,16 @@ def _parallel(engine: Engine) -> dict[str, int]:
     return engine.settings.parallel
 
 
-@every(engines_of_vllm, "every engine on a MIG slice says how large its batches are", given())
+@every(
+    engines_of_vllm,
+    "every engine on a MIG slice says how large its batches are",
+    given(),
+    Strength.PROOF,
+)
 def batches_on_slices(engine: Engine) -> Iterator[Finding]:
-    if not engine.mig or engine.opaque:
-        raise NotKnown(Inapplicable("it has no MIG slice" if not engine.mig else engine.opaque))
+    if not engine.mig:
+        raise NotKnown(Inapplicable("it has no MIG slice"))
+    _must_be_seen(engine)
     missing = [f"--{name}" for name in BATCH_FLAGS if name not in engine.settings.flags]
     if len(missing) == len(BATCH_FLAGS):
         yield finding(

@@ -31,7 +31,7 @@ def variables_in_use(engine: Engine) -> Iterator[Finding]:
     if names and engine.launch.script and not engine.launch.text:
         said = f"{engine.launch.script} may read {', '.join(names)}"
         raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(engine.ref)))
-    if engine.found.stack.why_not:
+    if engine.found.stack.why_not and engine.launch.words is None:
         raise NotKnown(Inapplicable(f"{engine.found.stack.name} reads variables of its own"))
     for name in names:
         yield _finding(engine, name)

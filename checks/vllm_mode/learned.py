@@ -18,7 +18,7 @@ from gpuctl.vllm.facts import engines_of_vllm
 from gpuctl.vllm.log import Load
 from gpuctl.vllm.memory import Memory
 from gpuctl.vllm.mode import Mode
-from gpuctl.vllm.utilisation import METRICS, Usage, of_pod
+from gpuctl.vllm.utilisation import METRICS, Usage, of_engine
 
 PRODUCT = "nvidia.com/gpu.product"
 
@@ -30,10 +30,15 @@ def what_is_known_of_engines(
     """By pod, for a pod may run several."""
     pods: dict[Ref, list[dict[str, Any]]] = {}
     for ref, engine in engines.known():
-        pods.setdefault(ref.pod, []).append(
-            {**_facts(engine, policy), **mapping(pastHour=[_usage(each) for each in of_pod(series, ref.pod)])}
-        )
+        pods.setdefault(ref.pod, []).append({**_facts(engine, policy), **_past_hour(series, ref)})
     return Each({pod: Known({"engines": found}) for pod, found in pods.items()}, tuple(engines.gaps()))
+
+
+def _past_hour(series: State[Each[Labels, Points]], ref: EngineRef) -> dict[str, Any]:
+    found = attempt(lambda: of_engine(series, ref.pod, ref.container))
+    if isinstance(found, Known):
+        return mapping(pastHour=[_usage(each) for each in found.value])
+    return {"pastHourUnknown": str(found)}
 
 
 def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
@@ -54,7 +59,8 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         model=_model(engine),
         mode=_mode(shown) if shown else None,
         modeUnknown=None if isinstance(mode, Known) else str(mode),
-        planned=str(engine.planned.value) if isinstance(engine.planned, Known) else value_of(engine.planned),
+        specified=_in_words(engine.specified) if engine.process else None,
+        planned=_in_words(engine.planned),
         askedForEager=engine.asked_for_eager,
         required=requirement(engine, policy).mode,
         node=engine.pod.spec.node_name,
@@ -66,11 +72,12 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         utilization=engine.utilization,
         parallel=_parallel(engine),
         maxModelLen=start.max_model_len if start else None,
-        kvTokens=start.kv_tokens if start else None,
+        kvTokens=_kv_tokens(engine),
         gpuBlocks=start.gpu_blocks if start else None,
         concurrency=start.concurrency if start else None,
         ranks=[_rank(each) for each in memory.value] if isinstance(memory, Known) else None,
         load=_load(engine),
+        loadUnknown=_load_unknown(engine),
         starts=engine.starts or None,
         failure=mapping(
             kind=engine.failure.kind.value.replace("_", "-"),
@@ -141,7 +148,38 @@ def _rank(memory: Memory) -> dict[str, Any]:
     )
 
 
+def _load_unknown(engine: Engine) -> str:
+    """Why it may be busier or calmer than the log's beginning says."""
+    if engine.metered is not None:
+        return ""
+    lost = engine.log.value.without_end if isinstance(engine.log, Known) else None
+    return str(lost) if lost else ""
+
+
+def _in_words(planned: State[Mode]) -> str:
+    return str(planned.value) if isinstance(planned, Known) else value_of(planned)
+
+
+def _kv_tokens(engine: Engine) -> int | None:
+    told = engine.start.kv_tokens if engine.start else None
+    return told or (engine.metered.kv_tokens if engine.metered else None)
+
+
 def _load(engine: Engine) -> dict[str, Any] | None:
+    """How busy it is: now, if it was asked, else when its log said so last."""
+    now = engine.metered
+    if now is not None:
+        return mapping(
+            running=now.running,
+            waiting=now.waiting,
+            kvUsagePercent=None if now.kv_usage is None else round(now.kv_usage * 100, 1),
+            preemptions=now.preemptions,
+            source="/metrics",
+        )
+    return _logged_load(engine)
+
+
+def _logged_load(engine: Engine) -> dict[str, Any] | None:
     load: Load | None = engine.log.value.load if isinstance(engine.log, Known) else None
     if load is None:
         return None
@@ -153,4 +191,5 @@ def _load(engine: Engine) -> dict[str, Any] | None:
         peakKvUsagePercent=peak,
         preemptions=load.preemptions,
         at=load.at or load.order,
+        source="log",
     )

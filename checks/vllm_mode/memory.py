@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
@@ -10,18 +10,23 @@ from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.vllm_mode import codes
 from gpuctl.checks.vllm_mode.words import finding, gib, in_spec, line_with, log_command, percent
 from gpuctl.facts.fact import given
+from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, Unknown
 from gpuctl.vllm import baseline as baselines
+from gpuctl.vllm import memory as memories
 from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline
 from gpuctl.vllm.engine import Engine
 from gpuctl.vllm.engines import EngineRef
-from gpuctl.vllm.facts import engines_of_vllm
+from gpuctl.vllm.facts import NODES, engines_of_vllm
 from gpuctl.vllm.memory import Memory
+from gpuctl.vllm.objects import EngineNode
 
 TOO_HIGH = 0.97
 SHARING = "nvidia.com/gpu.sharing-strategy"
 TIME_SLICING = "time-slicing"
 V0_NON_TORCH_GIB = 2.0
+REFUSES_SINCE = (0, 9, 1)
+ALL_BUT_A_TENTH = 0.9
 MEMORY_LINES = "GiB|KV cache|gpu_memory_utilization|blocks"
 
 
@@ -41,11 +46,35 @@ def room_for_graphs(engine: Engine, policy: Policy) -> Iterator[Finding]:
         yield _outside(engine, min(tight, key=lambda each: each.free_outside or 0.0), reserve)
     elif (engine.utilization or 0.0) >= TOO_HIGH and not _manual(engine):
         yield _too_high(engine)
+    else:
+        _must_fit(engine, memory)
+
+
+def _must_fit(engine: Engine, memory: Sequence[Memory]) -> None:
+    """Raises `NotKnown` unless the budget holds the graphs, or their size and what is left are known."""
+    start = engine.told
+    inside = memories.graphs_inside(start, engine.version)
+    if inside:
+        return
+    if start.failure or _manual(engine):
+        raise NotKnown(
+            Inapplicable("it did not start" if start.failure else "its KV cache has a size of its own")
+        )
+    if inside is None:
+        raise _untold(engine, "its version, by which graphs lie within its budget or beside it, is not known")
+    if not memory or any(each.rank.graphs is None for each in memory):
+        raise _untold(engine, "its log does not tell how much memory its graphs took")
+    if any(each.free_outside is None for each in memory):
+        raise _untold(engine, "neither its log nor the node's labels tell how large its GPU is")
+
+
+def _untold(engine: Engine, what: str) -> NotKnown:
+    return NotKnown(Unknown(Reason.NOT_ASKED, what, str(engine.ref)))
 
 
 def _tight(memory: Memory, reserve: float) -> bool:
-    graphs, free = memory.rank.graphs, memory.free_outside
-    return memory.inside is False and graphs is not None and free is not None and free < reserve
+    free = memory.free_outside
+    return memory.outside_graphs > 0 and free is not None and free < reserve
 
 
 def _manual(engine: Engine) -> bool:
@@ -54,13 +83,14 @@ def _manual(engine: Engine) -> bool:
 
 def _outside(engine: Engine, memory: Memory, reserve: float) -> Finding:
     rank = memory.rank
-    total, budget, graphs = memory.total or 0.0, memory.budget or 0.0, rank.graphs or 0.0
+    total, budget, graphs = memory.total or 0.0, memory.budget or 0.0, memory.outside_graphs
+    short = "" if memory.inside is False else " (its estimate was short by as much)"
     name = f" (rank {rank.name})" if rank.name else ""
     return finding(
         engine,
         codes.GRAPHS_OUTSIDE,
-        f"captured {gib(graphs)} of graphs outside of its budget{name}: of {gib(total)}, {gib(budget)} are "
-        "budget, which "
+        f"captured {gib(graphs)} of graphs outside of its budget{short}{name}: of {gib(total)}, "
+        f"{gib(budget)} are budget, which "
         f"leaves {gib(memory.free_outside or 0.0)}, less than the {gib(reserve)} that should stay free; it "
         "may run out "
         "of memory under load",
@@ -104,9 +134,13 @@ def _too_high(engine: Engine) -> Finding:
 @every(
     engines_of_vllm,
     "engines that share a GPU ask together for no more than it has",
-    given(POLICY, engines_of_vllm),
+    given(POLICY, engines_of_vllm, NODES),
 )
-def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]) -> Iterator[Finding]:
+def shared_gpus(
+    engine: Engine, policy: Policy, engines: Each[EngineRef, Engine], nodes: Each[Ref, EngineNode]
+) -> Iterator[Finding]:
+    if not engine.pod.spec.node_name or not nodes.get(Ref(EngineNode.of, engine.pod.spec.node_name)):
+        raise NotKnown(Inapplicable("its node is gone, or it has none yet"))
     if engine.node is None or not _shares(engine):
         raise NotKnown(Inapplicable("its GPU is its own, or nobody says it is not"))
     node = engine.node.metadata.name
@@ -115,7 +149,9 @@ def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]
     gpus = _gpu_count(engine)
     total = sum(each.utilization or 0.0 for each in counted)
     limit = policy.checks.vllm_mode.shared_utilization
-    if gpus and total > limit * gpus:
+    if not gpus:
+        raise _untold(engine, f"the labels of node {node} do not count its GPUs")
+    if total > limit * gpus:
         yield finding(
             engine,
             codes.SHARED_TOO_MUCH,
@@ -130,6 +166,10 @@ def shared_gpus(engine: Engine, policy: Policy, engines: Each[EngineRef, Engine]
             "alone",
             cause=f"shared {node}",
         )
+        return
+    silent = next((each for each in together if not _manual(each) and each.utilization is None), None)
+    if silent:
+        raise _untold(engine, f"how much memory {silent.ref} may use is not known")
 
 
 def _shares(engine: Engine) -> bool:
@@ -186,6 +226,8 @@ def enough_kv_cache(engine: Engine, policy: Policy) -> Iterator[Finding]:
             "the model",
             cause="share",
         )
+    if start.concurrency is None or (section.kv_share and share is None):
+        raise _untold(engine, "its log does not tell how much its KV cache holds")
 
 
 def _smallest_share(memory: Iterable[Memory]) -> float | None:
@@ -200,7 +242,8 @@ def _smallest_share(memory: Iterable[Memory]) -> float | None:
     Strength.PROOF,
 )
 def alone_at_start(engine: Engine) -> Iterator[Finding]:
-    for memory in engine.memory:
+    ranks = engine.memory
+    for memory in ranks:
         others = _others(engine, memory)
         if others is not None:
             rank = f" (rank {memory.rank.name})" if memory.rank.name else ""
@@ -221,6 +264,26 @@ def alone_at_start(engine: Engine) -> Iterator[Finding]:
                 mark=memory.rank.name,
                 cause="co-tenant",
             )
+    if not _asks_for_a_free_gpu(engine) and not (ranks and all(_is_told(engine, each) for each in ranks)):
+        if engine.told.failure:
+            raise NotKnown(Inapplicable("it did not start"))
+        raise _untold(engine, "its log does not tell how much of its GPU was free")
+
+
+def _asks_for_a_free_gpu(engine: Engine) -> bool:
+    """Whether it could not have started beside a neighbour that matters: since 0.9.1 the V1 engine refuses
+    to start where less than its budget is free."""
+    start, version = engine.told, engine.version
+    refuses = version is not None and not version.before(*REFUSES_SINCE) and start.engine != "V0"
+    return (
+        refuses and start.complete and not _manual(engine) and (engine.utilization or 0.0) >= ALL_BUT_A_TENTH
+    )
+
+
+def _is_told(engine: Engine, memory: Memory) -> bool:
+    """Whether the log says how much of the GPU was taken."""
+    by_v0 = _is_v0(engine) and memory.rank.non_torch is not None
+    return by_v0 or (memory.others_at_start is not None and bool(memory.total))
 
 
 def _others(engine: Engine, memory: Memory) -> float | None:
@@ -228,15 +291,15 @@ def _others(engine: Engine, memory: Memory) -> float | None:
     taken, total = memory.others_at_start, memory.total
     if taken is not None and total and taken >= max(2.0, 0.1 * total):
         return taken
-    version = engine.version
-    v0 = (
-        engine.start is not None
-        and engine.start.engine == "V0"
-        and (version is None or version.before(0, 11, 0))
-    )
-    if v0 and memory.rank.non_torch is not None and memory.rank.non_torch >= V0_NON_TORCH_GIB:
+    if _is_v0(engine) and memory.rank.non_torch is not None and memory.rank.non_torch >= V0_NON_TORCH_GIB:
         return memory.rank.non_torch
     return None
+
+
+def _is_v0(engine: Engine) -> bool:
+    version = engine.version
+    v0 = engine.start is not None and engine.start.engine == "V0"
+    return v0 and (version is None or version.before(0, 11, 0))
 
 
 @every(
@@ -247,7 +310,7 @@ def _others(engine: Engine, memory: Memory) -> float | None:
 )
 def like_the_baseline(engine: Engine, baseline: MemoryBaseline | None) -> Iterator[Finding]:
     if baseline is None:
-        raise NotKnown(Inapplicable("no baseline was given (--memory-baseline FILE)"))
+        raise NotKnown(Inapplicable("no baseline was given (gpuctl vllm --memory-baseline FILE)"))
     before = baseline.of(engine)
     if before is None:
         raise NotKnown(Inapplicable("the baseline does not know it"))

@@ -25,6 +25,7 @@ from gpuctl.checks.vllm_mode.words import (
     log_command,
     of_mode,
     of_version,
+    switched,
 )
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
@@ -37,7 +38,7 @@ from gpuctl.vllm.facts import DEPLOYMENTS, engines_of_vllm
 from gpuctl.vllm.launch import launch, variables
 from gpuctl.vllm.log import Sign
 from gpuctl.vllm.mode import Mode
-from gpuctl.vllm.objects import EngineDeployment
+from gpuctl.vllm.objects import EngineContainer, EngineDeployment
 
 MODE_LINES = "enforce_eager|cudagraph|Cudagraph|CUDA graph|Graph capturing|Enforce eager"
 COST = (
@@ -86,7 +87,10 @@ def required_modes(engine: Engine, policy: Policy) -> Iterator[Finding]:
     if wanted.mode == GRAPHS and not mode.graphs:
         yield _violation(engine, mode, wanted, codes.EAGER_FORBIDDEN, _without_eager(engine))
     if wanted.mode == EAGER and mode.graphs:
-        remedy = f"add --enforce-eager to the arguments of {engine.workload}; mind that {COST}"
+        remedy = (
+            f"add --enforce-eager to the arguments of {engine.workload}{switched(engine, 'eager')}; mind "
+            f"that {COST}"
+        )
         yield _violation(engine, mode, wanted, codes.GRAPHS_FORBIDDEN, remedy)
 
 
@@ -120,7 +124,7 @@ def _violation(engine: Engine, mode: Mode, wanted: Requirement, code: Code, reme
 def _without_eager(engine: Engine) -> str:
     asked = engine.asked_for_eager
     start = (
-        f"take {asked} out of {engine.workload}"
+        f"take {asked} out of {engine.workload}{switched(engine, 'graphs')}"
         if asked
         else f"find out why {engine.workload} runs without graphs"
     )
@@ -180,6 +184,8 @@ def strict_reading(policy: Policy, engines: Each[EngineRef, Engine]) -> Iterator
             "nothing: vLLM's documentation recommends graphs for production (gpuctl explain VLM003)",
         )
         yield _with(single, f"strict: would fail, {number} graphs")
+    for _ in engines:  # raises NotKnown for what may be an engine, and could not be read
+        pass
 
 
 def _with(each: Finding, message: str) -> Finding:
@@ -221,14 +227,21 @@ def same_after_restart(engine: Engine, deployments: State[Each[Ref, EngineDeploy
 
 
 def _planned(deployment: EngineDeployment, engine: Engine) -> Mode | None:
-    """The mode of the Deployment's next pods, by their arguments."""
+    """The mode of the Deployment's next pods, by their arguments; None where it is no matter of them. Raises
+    `NotKnown` where they do not show it."""
     template = deployment.spec.template.spec
     container = next((each for each in template.containers if each.name == engine.ref.container), None)
-    if container is None or container == engine.found.container:
+    if container is None or _started_by(container) == _started_by(engine.found.container):
         return None
     environment = variables(container)
     started = launch(container, environment, entrypoint=engine.found.stack.entrypoint, files=lambda _: None)
     settings = of_words(started.words or ()).over(of_environment(environment.known, container.image))
     if started.words is None or started.opaque or settings.get("config"):
-        return None
+        said = "differs from this pod, and does not show the mode of the next"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, f"{deployment.ref} {said}", str(engine.ref)))
     return configured(settings, environment.known, engine.version, platform=engine.found.stack.platform)
+
+
+def _started_by(container: EngineContainer) -> tuple[object, ...]:
+    """What decides how it starts: admission adds mounts to every pod."""
+    return container.image, container.command, container.args, container.env, container.env_from

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from gpuctl.audit.assertion import Strength, every
@@ -13,9 +12,9 @@ from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown
 from gpuctl.vllm.engine import Engine
-from gpuctl.vllm.engines import gpus
 from gpuctl.vllm.facts import DEPLOYMENTS, NODES, PODS, engines_of_vllm
 from gpuctl.vllm.objects import EngineDeployment, EngineNode, EnginePod
+from gpuctl.vllm.room import asked, free, holds, stops_first, usable
 
 REVISION = "pod-template-hash"
 
@@ -36,14 +35,14 @@ def possible_rollouts(
     if engine.state == "not started":
         yield from _stuck(engine, deployment, pods)
         return
-    if _may_stop_one_first(deployment) or deployment.spec.replicas == 0 or deployment.spec.paused:
+    if stops_first(deployment) or deployment.spec.replicas == 0 or deployment.spec.paused:
         return
-    wanted = _of_pod(engine.pod)
+    wanted = asked(engine.pod.spec)
     resource = next(iter(wanted), None)
     if resource is None:
         raise NotKnown(Inapplicable("it asks for no GPU by name"))
     if _lower(engine, pods, resource) or any(
-        _free(node, pods, resource) >= wanted[resource] for node in _usable(engine, nodes)
+        free(node, pods, resource) >= wanted[resource] for node in usable(engine.pod.spec, nodes)
     ):
         return
     yield finding(
@@ -77,18 +76,6 @@ def _deployment(engine: Engine, deployments: Each[Ref, EngineDeployment]) -> Eng
     return found
 
 
-def _may_stop_one_first(deployment: EngineDeployment) -> bool:
-    """Whether an old pod may end before a new one is ready. Shares are rounded down."""
-    strategy = deployment.spec.strategy
-    if strategy.type == "Recreate":
-        return True
-    unavailable = strategy.rolling_update.max_unavailable
-    if isinstance(unavailable, int):
-        return unavailable > 0
-    share = (unavailable or "25%").rstrip("%")
-    return share.isdecimal() and math.floor(deployment.spec.replicas * int(share) / 100) > 0
-
-
 def _strategy(deployment: EngineDeployment) -> str:
     update = deployment.spec.strategy.rolling_update
     surge, unavailable = update.max_surge, update.max_unavailable
@@ -101,40 +88,10 @@ def _strategy(deployment: EngineDeployment) -> str:
     )
 
 
-def _usable(engine: Engine, nodes: Each[Ref, EngineNode]) -> Iterator[EngineNode]:
-    selector = engine.pod.spec.node_selector
-    for node in nodes:
-        labels = node.metadata.labels
-        if not node.spec.unschedulable and all(labels.get(key) == value for key, value in selector.items()):
-            yield node
-
-
-def _of_pod(pod: EnginePod) -> dict[str, int]:
-    asked: dict[str, int] = {}
-    for container in pod.spec.containers:
-        for name, number in gpus(container).items():
-            asked[name] = asked.get(name, 0) + number
-    return asked
-
-
-def _free(node: EngineNode, pods: Each[Ref, EnginePod], resource: str) -> int:
-    allocatable = node.status.allocatable.get(resource, "0")
-    used = sum(
-        _of_pod(pod).get(resource, 0)
-        for pod in pods
-        if _holds(pod) and pod.spec.node_name == node.metadata.name
-    )
-    return (int(allocatable) if allocatable.isdecimal() else 0) - used
-
-
-def _holds(pod: EnginePod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed")
-
-
 def _lower(engine: Engine, pods: Each[Ref, EnginePod], resource: str) -> bool:
     """Whether the new pod could take the place of one that is worth less."""
     mine = engine.pod.spec.priority
-    return any(pod.spec.priority < mine and _holds(pod) and resource in _of_pod(pod) for pod in pods)
+    return any(pod.spec.priority < mine and holds(pod) and resource in asked(pod.spec) for pod in pods)
 
 
 def _stuck(engine: Engine, deployment: EngineDeployment, pods: Each[Ref, EnginePod]) -> Iterator[Finding]:
@@ -147,11 +104,11 @@ def _stuck(engine: Engine, deployment: EngineDeployment, pods: Each[Ref, EngineP
         ),
         None,
     )
-    wanted = _of_pod(engine.pod)
+    wanted = asked(engine.pod.spec)
     resource = next((name for name in wanted if why and f"Insufficient {name}" in why.message), None)
-    if why is None or resource is None or _may_stop_one_first(deployment):
+    if why is None or resource is None or stops_first(deployment):
         return
-    old = [pod for pod in pods if _is_old(pod, engine) and resource in _of_pod(pod)]
+    old = [pod for pod in pods if _is_old(pod, engine) and resource in asked(pod.spec)]
     if old:
         yield finding(
             engine,

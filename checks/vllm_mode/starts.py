@@ -16,6 +16,7 @@ from gpuctl.checks.vllm_mode.words import (
     line_with,
     log_command,
     quoted,
+    switched,
 )
 from gpuctl.facts.fact import given
 from gpuctl.facts.state import Inapplicable, Known, NotKnown
@@ -25,6 +26,7 @@ from gpuctl.vllm.failures import Failure, Trouble
 
 MANY = 2
 ERROR_LINES = "Error|ERROR|failed|exceeds"
+_PRICE = "upgrade; until then --enforce-eager, at its price"
 _OTHERS = (
     "find the other process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): "
     "an old pod "
@@ -91,7 +93,7 @@ def _failed(engine: Engine, failure: Failure) -> Finding:
         log_command(
             engine, ERROR_LINES, previous=engine.status.state.running is not None and engine.starts == 0
         ),
-        found.remedy,
+        f"{found.remedy}{switched(engine, 'eager') if found.remedy == _PRICE else ''}",
         cause=found.code.id,
     )
 
@@ -228,7 +230,7 @@ def _out_of_memory(engine: Engine) -> Diagnosis:
     says = f"the GPU's memory ran out {where}".rstrip()
     remedy = (
         "lower --gpu-memory-utilization or --max-num-seqs, or capture fewer sizes; eager mode only if "
-        "nothing else helps"
+        f"nothing else helps{switched(engine, 'eager')}"
         if graphs
         else "use a smaller or quantised model, or more GPUs; see that nothing else uses the GPU"
     )
@@ -309,7 +311,7 @@ _FIXED = {
     Trouble.CAPTURE_REFUSED: Diagnosis(
         codes.FAILED,
         "capturing graphs fails on this stack of driver, NCCL and vLLM, while eager mode works",
-        "upgrade; until then --enforce-eager, at its price",
+        _PRICE,
     ),
     Trouble.DIED: Diagnosis(
         codes.FAILED,

@@ -52,6 +52,20 @@ def line_with(engine: Engine, words: str) -> Iterator[Evidence]:
     yield from quoted(engine, found)
 
 
+SWITCH = "vllm-switch-mode"
+_SWITCHED = {"Deployment": "", "StatefulSet": "statefulset/"}
+
+
+def switched(engine: Engine, to: str) -> str:
+    """The runbook that switches the engine, in brackets; nothing where another than a Deployment or
+    StatefulSet makes its pods."""
+    kind, _, name = engine.workload.partition(" ")
+    if kind not in _SWITCHED:
+        return ""
+    target = shlex.quote(f"{_SWITCHED[kind]}{engine.ref.pod.namespace}/{name}")
+    return f" (`gpuctl plan {SWITCH} {target} --to {to}`)"
+
+
 def of_mode(engine: Engine, mode: Mode) -> tuple[Evidence, ...]:
     """How the mode is known: a line of the log, or what the pod's spec says."""
     shown = tuple(quoted(engine, mode.quote))
@@ -102,6 +116,7 @@ def finding(
         mark=several,
         cause=f"{engine.ref.pod.namespace} {engine.workload} {cause}".strip() if cause else "",
         severity=severity,
+        runbook=SWITCH if f"gpuctl plan {SWITCH}" in remedy else None,
     )
 
 

@@ -30,6 +30,8 @@ def configured(
     if _mode_none(settings) and _from(version, 0, 12, 0):
         return _eager("compilation mode none")
     variant = settings.get("compilation-config.cudagraph_mode").rpartition(".")[2].upper()
+    if not variant and "compilation-config.level" in settings.flags:
+        return _by_written_level(settings.whole("compilation-config.level"), version)
     return _graphs(
         variant or default_variant(version), "the arguments leave graphs on" if variant else "the default"
     )
@@ -74,6 +76,15 @@ def _by_level(settings: Settings, version: Version | None) -> Mode | None:
     if not version.before(0, 12, 0):
         mode = _LEVELS.get(level, "FULL_AND_PIECEWISE")
         return _eager(f"-O{level}") if mode == "NONE" else _graphs(mode, f"-O{level}")
+    return _by_old_level(level, version)
+
+
+def _by_written_level(level: int | None, version: Version | None) -> Mode | None:
+    """The level of compilation by its own name: as with -O up to 0.11; what it means since is not certain."""
+    if level == 3:  # noqa: PLR2004 - the level of V1's own default
+        return _graphs(default_variant(version), "compilation level 3")
+    if level is None or version is None or not version.before(0, 12, 0):
+        return None
     return _by_old_level(level, version)
 
 

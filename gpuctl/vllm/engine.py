@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gpuctl.facts.objects import ContainerStatus
 from gpuctl.facts.state import Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt, value
 from gpuctl.vllm import memory as memories
 from gpuctl.vllm import mode as modes
 from gpuctl.vllm import version as versions
+from gpuctl.vllm.answers import Answered, Metered
+from gpuctl.vllm.answers import value_of as value_of_answer
 from gpuctl.vllm.arguments import Settings
 from gpuctl.vllm.configured import asked_for_eager, configured
 from gpuctl.vllm.engines import EngineRef, Found, gpus, leader_of, workload
@@ -18,24 +21,38 @@ from gpuctl.vllm.launch import Launch, Variables
 from gpuctl.vllm.log import EngineLog, Start
 from gpuctl.vllm.memory import Memory
 from gpuctl.vllm.mode import Mode
-from gpuctl.vllm.objects import EngineContainerStatus, EngineNode, EnginePod
+from gpuctl.vllm.objects import EngineNode, EnginePod
 from gpuctl.vllm.version import Version
 
+NOT_ASKED = Answered()
 ROTATED = "its log begins after its start: the lines that tell were rotated away"
 SILENT = "its log does not tell"
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What an engine's process was started with, as the kernel tells it. `opaque`: what of that can't be
+    read."""
+
+    words: tuple[str, ...]
+    settings: Settings
+    opaque: str = ""
+
+
 @dataclass(frozen=True)
 class Engine:
-    """`log` and `before` (of the previous process) are None where no such log was ever written."""
+    """`spec` is what the pod's own spec sets. `log` and `before` (of the previous process) are None where no
+    such log was ever written; `process` where nobody looked, or it is not vLLM's own."""
 
     found: Found
     launch: Launch
-    settings: Settings
+    spec: Settings
     environment: Variables
     node: EngineNode | None = None
     log: State[EngineLog] | None = None
     before: State[EngineLog] | None = None
+    answered: Answered = NOT_ASKED
+    process: Process | None = None
 
     @property
     def ref(self) -> EngineRef:
@@ -53,10 +70,10 @@ class Engine:
         return workload(self.pod)
 
     @property
-    def status(self) -> EngineContainerStatus:
+    def status(self) -> ContainerStatus:
         """What the kubelet says of its container."""
         named = (each for each in self.pod.status.container_statuses if each.name == self.ref.container)
-        return next(named, EngineContainerStatus(self.ref.container))
+        return next(named, ContainerStatus(self.ref.container))
 
     @cached_property
     def start(self) -> Start | None:
@@ -71,9 +88,10 @@ class Engine:
 
     @property
     def version(self) -> Version | None:
-        """By the log, else by the image's tag."""
+        """By the log, else by what it answers, else by the image's tag."""
         told = versions.parse(self.start.version) if self.start else None
-        return told or self.found.image_version
+        answered = versions.parse(value_of_answer(self.answered.version) or "")
+        return told or answered or self.found.image_version
 
     @property
     def leader(self) -> str:
@@ -140,6 +158,19 @@ class Engine:
         """The mode that the log shows so far, also of an engine that still starts and is not judged."""
         return modes.of_start(self.start, self.found.image_version) if self.start else None
 
+    @cached_property
+    def informed(self) -> Mode | None:
+        """The mode that /server_info tells."""
+        info = value_of_answer(self.answered.info)
+        told = modes.of_start(info, self.version) if info else None
+        return replace(told, why="/server_info") if told else None
+
+    @property
+    def metered(self) -> Metered | None:
+        """What /metrics tells."""
+        metered: Metered | None = value_of_answer(self.answered.metered)
+        return metered
+
     @property
     def generation(self) -> str:
         """V0 or V1, by the log; empty where it does not tell."""
@@ -154,8 +185,9 @@ class Engine:
             raise NotKnown(Inapplicable(f"a worker: the log of {self.leader} tells"))
         if self.state in ("not started", "starting"):
             raise NotKnown(Inapplicable(f"the engine is {self.state}"))
-        if self.seen is not None:
-            return self.seen
+        told = self.seen or self.informed
+        if told is not None:
+            return told
         planned = self.planned
         if isinstance(planned, Known):
             return planned.value
@@ -166,18 +198,26 @@ class Engine:
         if isinstance(self.log, Unknown):
             return Unknown(self.log.reason, f"{planned}; its log: {self.log.message}", str(self.ref))
         rotated = isinstance(self.log, Known) and self.log.value.begins_later
-        said = f"{planned}; {ROTATED if rotated else SILENT}"
-        return Unknown(Reason.NOT_ASKED, said, str(self.ref))
+        said = [planned, ROTATED if rotated else SILENT]
+        if isinstance(self.answered.command_line, Inapplicable):
+            said.append(str(self.answered.command_line))
+        return Unknown(Reason.NOT_ASKED, "; ".join(said), str(self.ref))
 
     @cached_property
     def planned(self) -> State[Mode]:
-        """The mode that arguments, environment and version lead to."""
-        why = self.opaque
-        if why and not self.settings.eager:
-            return Unknown(Reason.NOT_ASKED, why, str(self.ref))
-        found = configured(
-            self.settings, self.environment.known, self.version, platform=self.found.stack.platform
-        )
+        """The mode that arguments, environment and version lead to: those of its process where they are
+        known, else those of its pod."""
+        return self._planned(self.settings, self.opaque)
+
+    @cached_property
+    def specified(self) -> State[Mode]:
+        """The mode that the pod's spec leads to."""
+        return self._planned(self.spec, self._spec_opaque)
+
+    def _planned(self, settings: Settings, opaque: str) -> State[Mode]:
+        if opaque and not settings.eager:
+            return Unknown(Reason.NOT_ASKED, opaque, str(self.ref))
+        found = configured(settings, self.environment.known, self.version, platform=self.found.stack.platform)
         if found is None:
             return Unknown(
                 Reason.NOT_ASKED, "the meaning of its -O flag depends on the version", str(self.ref)
@@ -185,7 +225,17 @@ class Engine:
         return Known(found)
 
     @property
+    def settings(self) -> Settings:
+        """What it was started with: by its process's command line where that is known, else by its spec."""
+        return self.process.settings if self.process else self.spec
+
+    @property
     def opaque(self) -> str:
+        """Why not everything is known that vLLM was started with; empty if it is."""
+        return self.process.opaque if self.process else self._spec_opaque
+
+    @property
+    def _spec_opaque(self) -> str:
         """Why the pod's spec does not show everything it starts vLLM with; empty if it does."""
         if self.found.stack.why_not:
             return self.found.stack.why_not
@@ -195,13 +245,17 @@ class Engine:
 
     @property
     def asked_for_eager(self) -> str:
-        """What in the pod's own spec asks for a run without graphs."""
-        return asked_for_eager(self.settings)
+        """What in the pod's own spec asks for a run without graphs, or what its process was given."""
+        by_spec = asked_for_eager(self.spec)
+        by_process = asked_for_eager(self.process.settings) if self.process and not by_spec else ""
+        return by_spec or (f"{by_process} on the command line of its process" if by_process else "")
 
     @property
     def utilization(self) -> float | None:
         """The share of the GPU it may use: by the log, the arguments, or the version's default."""
         told = self.start.utilization if self.start else None
+        if told is None and self.metered is not None:
+            told = self.metered.utilization
         if told is not None:
             return told
         if "gpu-memory-utilization" in self.settings.flags or self.opaque:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpuctl.facts.kinds import Ref
@@ -43,6 +43,7 @@ _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
     for pattern, stack in (
         (r"vllm-cpu-release-repo", Stack("vLLM on CPU", tagged=True, platform="a CPU")),
         (r"vllm-openai-cpu", Stack("vLLM on CPU", tagged=True, platform="a CPU")),
+        (r"(?:lmcache|aibrix)/vllm-openai", Stack("vLLM")),  # whose tags are versions of their own
         (r"vllm-openai(?:-rocm|-xpu|-nonroot)?", Stack("vLLM", tagged=True)),
         (r"rocm/vllm(?:-dev)?", Stack("vLLM on ROCm", entrypoint=False)),
         (r"llm-d(?:-cuda|-xpu|-rocm|-aws|-gke|-hpu)?", Stack("llm-d")),
@@ -51,7 +52,7 @@ _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
             Stack("Red Hat AI Inference Server"),
         ),
         (r"(?:modh|opendatahub)/vllm[\w-]*", Stack("vLLM of Open Data Hub")),
-        (r"huggingfaceserver", Stack("KServe's Hugging Face runtime", entrypoint=False)),
+        (r"huggingfaceserver", Stack("KServe's Hugging Face runtime")),
         (r"nvidia/vllm", Stack("vLLM of NVIDIA", entrypoint=False)),
         (
             r"nvcr\.io/nim/[\w./-]+",
@@ -68,7 +69,13 @@ _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
             ),
         ),
         (
-            r"(?:djl-serving|sagemaker-vllm|vllm-sagemaker|vllm)(?:-sagemaker)?",
+            r"djl-(?:serving|inference)",
+            Stack(
+                "DJL Serving", entrypoint=False, why_not="DJL Serving chooses its engine and mode at run time"
+            ),
+        ),
+        (
+            r"(?:sagemaker-vllm|vllm-sagemaker|vllm)(?:-sagemaker)?",
             Stack("vLLM", entrypoint=True),
         ),
         (r"(?:runpod/)?worker-(?:v1-)?vllm", Stack("RunPod worker", entrypoint=False)),
@@ -118,6 +125,15 @@ def engines(pod: EnginePod) -> Iterator[Found]:
     yield from found
 
 
+class CandidatePod(EnginePod, frozen=True):
+    """A pod that serves a model, or holds a GPU that one may wait for: of a large cluster those are few."""
+
+    @property
+    def relevant(self) -> bool:
+        """Whether a judgement of engines can rest on it."""
+        return any(map(uses_gpu, self.spec.containers)) or any(True for _ in engines(self))
+
+
 def _name(image: str) -> str:
     return image.partition("@")[0]
 
@@ -135,6 +151,8 @@ def _recognised(pod: EnginePod, container: EngineContainer) -> Found | None:
         )
     if not starts and _does_something_else(container, stack):
         return None
+    if "huggingfaceserver" in container.image and not _wants_vllm(container):
+        stack = replace(stack, why_not="its backend is chosen at run time (--backend=auto)")
     return _found(pod, container, stack, "its command" if starts else "its image")
 
 
@@ -152,6 +170,12 @@ def _starts_vllm(container: EngineContainer) -> bool:
     if launches.started_with(words):
         return "huggingfaceserver" not in text or "--backend=huggingface" not in text.replace(" ", "=")
     return bool(re.search(r"\bvllm\s+serve\b|vllm\.entrypoints\.|-m\s+dynamo\.vllm|\$\{?VLLM_\w*CMD", text))
+
+
+def _wants_vllm(container: EngineContainer) -> bool:
+    """Whether KServe's runtime is told to use vLLM and nothing else."""
+    words = (*(container.command or ()), *(container.args or ()))
+    return "--backend=vllm" in " ".join(words).replace("--backend vllm", "--backend=vllm")
 
 
 def _does_something_else(container: EngineContainer, stack: Stack) -> bool:

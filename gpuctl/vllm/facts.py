@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpuctl.facts.fact import Logs, Maybe, Named, Objects, given
+from gpuctl.facts.fact import Logs, Maybe, Named, Objects, Pages, Runs, given
 from gpuctl.facts.kinds import Log, LogReading, Ref, View
+from gpuctl.facts.pods import Page, PodReading, Run
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, attempt
-from gpuctl.vllm import arguments, launch
-from gpuctl.vllm.engine import Engine
-from gpuctl.vllm.engines import EngineRef, Found, engines
+from gpuctl.vllm import answers, arguments, launch
+from gpuctl.vllm.address import address
+from gpuctl.vllm.answers import Answered
+from gpuctl.vllm.arguments import Settings
+from gpuctl.vllm.engine import Engine, Process
+from gpuctl.vllm.engines import CandidatePod, EngineRef, Found, engines, leader_of
+from gpuctl.vllm.launch import Launch, Variables
 from gpuctl.vllm.log import EngineLog
 from gpuctl.vllm.objects import (
     EngineConfigMap,
@@ -21,14 +27,16 @@ from gpuctl.vllm.objects import (
     EngineVolume,
     LinkedService,
 )
-from gpuctl.vllm.reading import kept, parse, tells
+from gpuctl.vllm.reading import kept, parse, tells, without_end
 
 V = TypeVar("V", bound=View)
+K = TypeVar("K", Page, Run)
 
-PODS = Objects(EnginePod)
+PODS = Objects[EnginePod](CandidatePod)
 NODES = Objects(EngineNode)
 DEPLOYMENTS = Objects(EngineDeployment)
 SERVICES = Objects(LinkedService)
+HEADLESS = "headless"  # a flag: another pod's API serves this engine
 NO_ENGINE = Inapplicable("no pod here runs vLLM")
 
 
@@ -100,26 +108,28 @@ def _logs(found: Found) -> Iterator[Log]:
                 yield Log(found.ref.pod, found.ref.container, previous=True)
 
 
-LOGS = Logs(logs_of_engines, LogReading(parse, kept, tells))
+LOGS = Logs(logs_of_engines, LogReading(parse, kept, tells, without_end))
 
 
-@given(containers_that_serve, Maybe(CONFIG_MAPS), Maybe(LOGS), Maybe(NODES))
-def engines_of_vllm(
-    found: Each[EngineRef, Found],
-    config_maps: State[Each[Ref, EngineConfigMap]],
-    logs: State[Each[Log, EngineLog]],
-    nodes: State[Each[Ref, EngineNode]],
-) -> Each[EngineRef, Engine]:
-    """Every engine with what is known of it. What could not be read of one is unknown where it is touched."""
-    return found.map(lambda each: _engine(each, config_maps, logs, nodes))
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an engine is started, as far as its pod's spec shows it."""
+
+    found: Found
+    launch: Launch
+    settings: Settings
+    environment: Variables
 
 
-def _engine(
-    found: Found,
-    config_maps: State[Each[Ref, EngineConfigMap]],
-    logs: State[Each[Log, EngineLog]],
-    nodes: State[Each[Ref, EngineNode]],
-) -> Engine:
+@given(containers_that_serve, Maybe(CONFIG_MAPS))
+def ways_engines_start(
+    found: Each[EngineRef, Found], config_maps: State[Each[Ref, EngineConfigMap]]
+) -> Each[EngineRef, Way]:
+    """By their commands, arguments, environment and the files that were read."""
+    return found.map(lambda each: _way(each, config_maps))
+
+
+def _way(found: Found, config_maps: State[Each[Ref, EngineConfigMap]]) -> Way:
     environment = launch.variables(found.container)
     started = launch.launch(
         found.container,
@@ -127,28 +137,109 @@ def _engine(
         entrypoint=found.stack.entrypoint,
         files=lambda path: _file(path, found, config_maps),
     )
-    settings, missing = _settings(found, started, environment.known, config_maps)
+    settings, missing = _settings(found, started.words or (), environment.known, config_maps)
     if missing and not started.opaque:
         started = launch.Launch(started.program, started.words, missing, started.script)
-    return Engine(
-        found=found,
-        launch=started,
-        settings=settings,
-        environment=environment,
-        node=_known(nodes, Ref(EngineNode.of, found.pod.spec.node_name)),
-        log=_log(logs, Log(found.ref.pod, found.ref.container)),
-        before=_log(logs, Log(found.ref.pod, found.ref.container, previous=True)),
-    )
+    return Way(found, started, settings, environment)
+
+
+@given(ways_engines_start)
+def pages_of_engines(ways: Each[EngineRef, Way]) -> Collection[Page]:
+    """What running engines show over HTTP. Workers of a group show nothing: their leader does."""
+    pages = (page for _, way in ways.known() if _shows_pages(way) for page in _pages(way))
+    return tuple(dict.fromkeys(pages))
+
+
+def _shows_pages(way: Way) -> bool:
+    return _can_be_asked(way.found) and HEADLESS not in way.settings.flags
+
+
+def _pages(way: Way) -> Iterator[Page]:
+    port, https = address(way.found, way.settings)
+    for path in answers.PATHS:
+        yield Page(way.found.ref.pod, port, path, https)
+
+
+@given(containers_that_serve)
+def command_lines_of_engines(found: Each[EngineRef, Found]) -> Collection[Run]:
+    """The command lines of the first processes of running engines."""
+    return tuple(_run(each) for _, each in found.known() if _can_be_asked(each))
+
+
+def _run(found: Found) -> Run:
+    return Run(found.ref.pod, found.ref.container, answers.COMMAND_LINE)
+
+
+def _can_be_asked(found: Found) -> bool:
+    statuses = found.pod.status.container_statuses
+    running = any(each.name == found.ref.container and each.state.running for each in statuses)
+    return running and not leader_of(found.pod)
+
+
+PAGES = Pages(pages_of_engines, PodReading(answers.of_page, answers.kept_of_page))
+COMMAND_LINES = Runs(command_lines_of_engines, PodReading(answers.of_run, answers.kept_of_run))
+
+
+@given(ways_engines_start, Maybe(CONFIG_MAPS), Maybe(LOGS), Maybe(NODES), Maybe(PAGES), Maybe(COMMAND_LINES))
+def engines_of_vllm(
+    ways: Each[EngineRef, Way],
+    config_maps: State[Each[Ref, EngineConfigMap]],
+    logs: State[Each[Log, EngineLog]],
+    nodes: State[Each[Ref, EngineNode]],
+    pages: State[Each[Page, answers.Answer]],
+    command_lines: State[Each[Run, tuple[str, ...]]],
+) -> Each[EngineRef, Engine]:
+    """Every engine with what is known of it. What could not be read of one is unknown where it is touched."""
+
+    def engine(way: Way) -> Engine:
+        found = way.found
+        answered = _answered(way, pages, command_lines)
+        return Engine(
+            found=found,
+            launch=way.launch,
+            spec=way.settings,
+            environment=way.environment,
+            node=_known(nodes, Ref(EngineNode.of, found.pod.spec.node_name)),
+            log=_log(logs, Log(found.ref.pod, found.ref.container)),
+            before=_log(logs, Log(found.ref.pod, found.ref.container, previous=True)),
+            answered=answered,
+            process=_process(way, answered, config_maps),
+        )
+
+    return ways.map(engine)
+
+
+def _answered(
+    way: Way, pages: State[Each[Page, answers.Answer]], command_lines: State[Each[Run, tuple[str, ...]]]
+) -> Answered:
+    command_line = _entry(command_lines, _run(way.found)) if _can_be_asked(way.found) else None
+    if not _shows_pages(way):
+        return Answered(command_line=command_line)
+    version, metered, info = (_entry(pages, page) for page in _pages(way))
+    return Answered(version, metered, info, command_line)
+
+
+def _entry(state: State[Each[K, Any]], key: K) -> State[Any] | None:
+    return state.value.entries.get(key) if isinstance(state, Known) else state
+
+
+def _process(way: Way, answered: Answered, config_maps: State[Each[Ref, EngineConfigMap]]) -> Process | None:
+    """What the engine's process was started with, if it is vLLM's own."""
+    started = launch.started_with(answers.value_of(answered.command_line) or ())
+    if started is None:
+        return None
+    settings, missing = _settings(way.found, started[1], way.environment.known, config_maps)
+    return Process(started[1], settings, missing)
 
 
 def _settings(
     found: Found,
-    started: launch.Launch,
+    words: Sequence[str],
     environment: Mapping[str, str],
     config_maps: State[Each[Ref, EngineConfigMap]],
-) -> tuple[arguments.Settings, str]:
+) -> tuple[Settings, str]:
     """The flags, and what of them could not be read."""
-    own = arguments.of_words(started.words or ())
+    own = arguments.of_words(words)
     settings = own.over(arguments.of_environment(environment, found.container.image))
     path = own.get("config")
     if not path or own.flags["config"].value != path:

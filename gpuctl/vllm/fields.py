@@ -154,10 +154,13 @@ def _graph_mode(text: str) -> str:
     if written:
         return written[1]
     number = _MODE_JSON.search(text)
-    if not number:
-        return ""
-    value = number[1].replace(" ", "").strip("\"'")
-    return _NUMBERS.get(value, value.upper() if value.replace("_", "").isalpha() else "")
+    return graph_mode(number[1].strip("\"'")) if number else ""
+
+
+def graph_mode(value: object) -> str:
+    """The name of a graph mode, of which JSON may hold the name or the number; empty if it is none."""
+    text = "" if value is None else re.sub(r"\s|^CUDAGraphMode\.", "", str(value)).upper()
+    return _NUMBERS.get(text, text if text.replace("_", "").isalpha() else "")
 
 
 def _level(text: str) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from gpuctl.facts.state import Unknown
 from gpuctl.vllm.failures import Failure
 
 
@@ -107,6 +108,7 @@ class EngineLog:
     first_at: datetime | None = None
     last_at: datetime | None = None
     cut: bool = False  # as long as a log is read at most: its start may go on beyond
+    without_end: Unknown | None = None  # why its last lines, which tell how busy it is, could not be read
 
     @property
     def start(self) -> Start | None:

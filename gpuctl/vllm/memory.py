@@ -11,6 +11,7 @@ from gpuctl.vllm.log import Rank, Start
 from gpuctl.vllm.version import Version
 
 ESTIMATE_INSIDE_SINCE: Final = (0, 20, 0)
+NOISE_GIB: Final = 0.25  # by which an estimate may be wrong without a word
 _MIG: Final = re.compile(r"nvidia\.com/mig-(?:\d+c\.)?(\d)g\.(\d+)gb(?:\.\w+)*")
 _MIB_PER_GIB: Final = 1024
 
@@ -26,8 +27,13 @@ class Memory:
 
     @property
     def outside_graphs(self) -> float:
-        """Graph memory that comes on top of the budget."""
-        return (self.rank.graphs or 0.0) if self.inside is False else 0.0
+        """Graph memory that comes on top of the budget: all of it, or what the estimate within was short of
+        (vllm#49224: a new model runner estimated nothing)."""
+        graphs, estimate = self.rank.graphs or 0.0, self.rank.graphs_estimate
+        if self.inside is False:
+            return graphs
+        short = graphs - estimate if self.inside and estimate is not None else 0.0
+        return round(short, 2) if short > NOISE_GIB else 0.0
 
     @property
     def free_outside(self) -> float | None:

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 import msgspec
 
 from gpuctl.facts.kinds import Kind, Moment, View
-from gpuctl.facts.objects import Condition, Deployment, Pod, Service
+from gpuctl.facts.objects import (
+    Condition,
+    ContainerStatus,
+    Deployment,
+    DeploymentStatus,
+    Pod,
+    Service,
+    Taint,
+    Toleration,
+)
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,6 +45,11 @@ class Mount(_Part, frozen=True):
     sub_path: str = ""
 
 
+class ContainerPort(_Part, frozen=True):
+    container_port: int
+    name: str = ""
+
+
 class EngineContainer(_Part, frozen=True):
     name: str
     image: str = ""
@@ -45,6 +59,7 @@ class EngineContainer(_Part, frozen=True):
     env_from: tuple[Any, ...] = ()
     resources: Resources = Resources()
     volume_mounts: tuple[Mount, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
 
 
 class KeyToPath(_Part, frozen=True):
@@ -72,43 +87,14 @@ class EngineSpec(_Part, frozen=True):
     enable_service_links: bool | None = None
     priority: int = 0
     node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
     resource_claims: tuple[Any, ...] = ()
-
-
-class Running(_Part, frozen=True):
-    started_at: Moment | None = None
-
-
-class Waiting(_Part, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Terminated(_Part, frozen=True):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-    finished_at: Moment | None = None
-
-
-class EngineState(_Part, frozen=True):
-    running: Running | None = None
-    waiting: Waiting | None = None
-    terminated: Terminated | None = None
-
-
-class EngineContainerStatus(_Part, frozen=True):
-    name: str
-    ready: bool = False
-    restart_count: int = 0
-    state: EngineState = EngineState()
-    last_state: EngineState = EngineState()
 
 
 class EngineStatus(_Part, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
-    container_statuses: tuple[EngineContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: Moment | None = None
 
 
@@ -122,10 +108,12 @@ class EnginePod(View, frozen=True):
 
 class EngineNodeStatus(_Part, frozen=True):
     allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
 
 
 class EngineNodeSpec(_Part, frozen=True):
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class EngineNode(View, frozen=True):
@@ -134,6 +122,12 @@ class EngineNode(View, frozen=True):
     of: ClassVar[Kind] = Kind("", ("v1",), "Node", "nodes", namespaced=False)
     spec: EngineNodeSpec = EngineNodeSpec()
     status: EngineNodeStatus = EngineNodeStatus()
+
+    @property
+    def in_service(self) -> bool:
+        """Whether it takes new pods: neither cordoned nor said to be not Ready."""
+        down = any(each.type == "Ready" and each.status != "True" for each in self.status.conditions)
+        return not (self.spec.unschedulable or down)
 
 
 class RollingUpdate(_Part, frozen=True):
@@ -163,17 +157,12 @@ class EngineDeploymentSpec(_Part, frozen=True):
     template: Template = Template()
 
 
-class EngineDeploymentStatus(_Part, frozen=True):
-    replicas: int = 0
-    updated_replicas: int = 0
-
-
 class EngineDeployment(View, frozen=True):
     """A Deployment: what its next pods will be, and how they come."""
 
     of: ClassVar[Kind] = Deployment.of
     spec: EngineDeploymentSpec = EngineDeploymentSpec()
-    status: EngineDeploymentStatus = EngineDeploymentStatus()
+    status: DeploymentStatus = DeploymentStatus()
 
 
 class LinkedServiceSpec(_Part, frozen=True):

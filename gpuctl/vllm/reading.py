@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from gpuctl.facts.state import Unknown
 from gpuctl.vllm import fields
 from gpuctl.vllm.attempts import Collected
 from gpuctl.vllm.failures import failure
@@ -65,6 +66,11 @@ def _take(collected: Collected, line: Line) -> None:
             act(collected, line, found)
             return
     failed(collected, line)
+
+
+def without_end(found: EngineLog, lost: Unknown) -> EngineLog:
+    """The same log, with a note of why its last lines could not be read."""
+    return replace(found, without_end=lost)
 
 
 def tells(found: EngineLog) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 from gpuctl.facts.fact import Metrics
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.metrics import Labels, Points, increase
-from gpuctl.facts.state import Each, Known, State
+from gpuctl.facts.state import Each, Inapplicable, State, value
 
 ENGINE_ACTIVE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _KV: Final = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -35,27 +35,33 @@ class Usage:
     counted: float | None = None  # what a counter has counted
 
 
-def of_pod(series: State[Each[Labels, Points]], pod: Ref) -> tuple[Usage, ...]:
-    """What is known of a pod. The labels that Prometheus has moved aside (exported_…) are the pod's own."""
-    if not isinstance(series, Known):
+def of_engine(series: State[Each[Labels, Points]], pod: Ref, container: str) -> tuple[Usage, ...]:
+    """What is known of an engine; `NotKnown` if Prometheus could not be asked. Without one it is nothing."""
+    if isinstance(series, Inapplicable):
         return ()
-    return tuple(
-        sorted(_usages(series.value, pod), key=lambda each: (each.metric, sorted(each.device.items())))
-    )
+    found = _usages(value(series), pod, container)
+    return tuple(sorted(found, key=lambda each: (each.metric, sorted(each.device.items()))))
 
 
-def _usages(series: Each[Labels, Points], pod: Ref) -> Iterator[Usage]:
+def _usages(series: Each[Labels, Points], pod: Ref, container: str) -> Iterator[Usage]:
     for key, points in series.known():
         labels = dict(key)
-        name = labels.get("exported_pod") or labels.get("pod", "")
-        namespace = labels.get("exported_namespace") or labels.get("namespace", "")
-        if points and (namespace, name) == (pod.namespace, pod.name):
+        own = _own(labels)
+        mine = (own["namespace"], own["pod"]) == (pod.namespace, pod.name)
+        if points and mine and own["container"] in ("", container):
             yield _usage(labels, points)
+
+
+def _own(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Whom a series is about. What Prometheus has moved aside (exported_…) is that; what stands in its place
+    is then the exporter's."""
+    moved = "exported_" if "exported_pod" in labels else ""
+    return {name: labels.get(f"{moved}{name}", "") for name in ("namespace", "pod", "container")}
 
 
 def _usage(labels: Mapping[str, str], points: Points) -> Usage:
     metric = labels.get("__name__", "")
-    values = [value for _, value in points]
+    values = [number for _, number in points]
     device = {name: labels[name] for name in _DEVICE if labels.get(name)}
     counted = increase(points) if metric in _COUNTERS else None
     return Usage(metric, device, sum(values) / len(values), max(values), counted)

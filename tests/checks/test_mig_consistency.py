@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpuctl.audit.judge import Verdict
+from gpuctl.audit.judge import Verdict, judge
+from gpuctl.checks.mig_consistency import CHECK
+from gpuctl.facts.gather import gather
 from gpuctl.facts.nodes import Output
 from gpuctl.facts.state import Reason, Unknown
 from tests.builders.gpus import (
+    COMMANDS,
     CONFIG,
+    OPERANDS,
     OPERATOR,
     SEVEN,
     GpuCluster,
@@ -80,7 +84,15 @@ def h100(mig: tuple[str, ...] | None = SEVEN, index: int = 0, **changes: Any) ->
 
 
 def single(**changes: Any) -> GpuNode:
-    return gpu_node("gpu-1", strategy="single", profiles=[SEVEN], **{"config": "all-1g.10gb", **changes})
+    return gpu_node("gpu-1", strategy="single", **{"profiles": [SEVEN], "config": "all-1g.10gb", **changes})
+
+
+def mounting(path: str) -> dict[str, Any]:
+    """A pod with a device of the host's."""
+    mount = {"name": "device", "mountPath": path}
+    made = pod("trainer", "gpu-1", containers=[{"name": "main", "image": "app:1", "volumeMounts": [mount]}])
+    made["spec"]["volumes"] = [{"name": "device", "hostPath": {"path": path}}]
+    return made
 
 
 INVALID = gpu_node("gpu-1", strategy="single", profiles=[SEVEN, None], config="first-only")
@@ -311,6 +323,11 @@ CASES: dict[str, tuple[GpuCluster, set[str], GpuCluster]] = {
         {"MIG023"},
         cluster(sliced(), extra=(pod("notebook", "gpu-1", env={"NVIDIA_VISIBLE_DEVICES": "void"}),)),
     ),
+    "MIG023 mounted and not asked for": (
+        cluster(sliced(), extra=(mounting("/dev/nvidia0"),)),
+        {"MIG023"},
+        cluster(sliced(), extra=(mounting("/dev/fuse"),)),
+    ),
     "MIG024 MPS on MIG": (
         cluster(labelled(sliced(), mig_1g__10gb__sharing_strategy="mps", mps__capable="true")),
         {"MIG024"},
@@ -507,10 +524,6 @@ def test_other_owners_are_told_and_not_judged() -> None:
     items[0]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "x"}
     reader = of.reader
     reader.items = items
-    from gpuctl.audit.judge import judge
-    from gpuctl.checks.mig_consistency import CHECK
-    from gpuctl.facts.gather import gather
-
     facts = gather(CHECK.needs, reader, {})
     said = messages((judge(each, facts) for each in CHECK.assertions), info=True)
     assert set(said) == {"MIG026"}
@@ -548,3 +561,126 @@ def test_an_output_that_is_cut_off_is_not_half_read() -> None:
     results = judgements(cluster(sliced(), told={("gpu-1", "nvidia-smi-L"): cut}))
     assert {finding.code.id for result in results.values() for finding in result.findings} == {"MIG021"}
     assert results["true-capacity"].verdict is Verdict.UNKNOWN
+
+
+def listed_alone(node: GpuNode) -> GpuCluster:
+    """A cluster of which a person kept the answer to `nvidia-smi -L` and no other."""
+    untold = Unknown(Reason.NOT_ASKED, "the snapshot does not hold it")
+    others = [command for command in COMMANDS if command != "nvidia-smi-L"]
+    return cluster(node, told={(node.name, command): untold for command in others})
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        gpu_node("gpu-1", profiles=[[]], config="all-balanced"),
+        gpu_node("gpu-1", profiles=[["0c.3g.40gb"]], config="custom"),
+        gpu_node("gpu-1", strategy="single", profiles=[SEVEN, []], config="all-1g.10gb"),
+        gpu_node("gpu-1", profiles=[None]),
+    ],
+    ids=["on and empty", "without compute instances", "one of two empty", "off"],
+)
+def test_a_gpu_that_is_only_listed_is_neither_whole_nor_empty(node: GpuNode) -> None:
+    results = judgements(listed_alone(node))
+    for name in ("modes-in-effect", "whole-devices", "true-capacity"):
+        assert results[name].verdict is Verdict.NOT_PROVEN, name
+
+
+def test_devices_alone_tell_no_pending_mode_and_no_instances_beside_them() -> None:
+    results = judgements(listed_alone(sliced()))
+    assert results["true-capacity"].verdict is Verdict.PASS
+    assert results["modes-in-effect"].verdict is Verdict.NOT_PROVEN
+    assert results["whole-devices"].verdict is Verdict.NOT_PROVEN
+
+
+def undescribed(node: GpuNode) -> GpuNode:
+    """A node without GPU feature discovery and operator, as the device plugin alone leaves it."""
+    unlabelled = {name: None for name in node.labels if name.startswith(PREFIX)}
+    return replace(node, extra={**unlabelled, f"{PREFIX}gpu.present": "true"})
+
+
+WHOLE = gpu_node("gpu-1", strategy="none", profiles=[None, None])
+
+
+@pytest.mark.parametrize(
+    ("node", "verdict"),
+    [
+        (undescribed(sliced()), Verdict.NOT_PROVEN),
+        (offering(undescribed(WHOLE), gpu=8), Verdict.NOT_PROVEN),
+        (offering(undescribed(WHOLE), gpu=0, gpu__shared=8), Verdict.NOT_PROVEN),
+        (undescribed(WHOLE), Verdict.PASS),
+        (offering(undescribed(WHOLE), gpu=0), Verdict.FAIL),
+    ],
+    ids=["by strategy mixed", "four times", "renamed", "as they are", "nothing at all"],
+)
+def test_how_devices_are_offered_is_no_guess(node: GpuNode, verdict: Verdict) -> None:
+    assert judgements(cluster(node))["true-capacity"].verdict is verdict
+
+
+def test_a_thousand_devices_are_written_as_1k() -> None:
+    shared = offering(labelled(WHOLE, gpu__replicas="500", gpu__sharing_strategy="time-slicing"), gpu=1000)
+    of = cluster(shared)
+    items = of.items
+    for part in ("capacity", "allocatable"):
+        items[0]["status"][part]["nvidia.com/gpu"] = "1k"
+    reader = of.reader
+    reader.items = items
+    facts = gather(CHECK.needs, reader, {})
+    assert messages((judge(each, facts) for each in CHECK.assertions), info=False) == {}
+
+
+def test_labels_that_count_one_model_promise_nothing_of_another() -> None:
+    two = labelled(WHOLE, gpu__count="1")
+    assert judgements(cluster(two, probed=False))["kept-promises"].verdict is Verdict.NOT_PROVEN
+    lost = offering(labelled(WHOLE, gpu__count="4"), gpu=2)
+    assert judgements(cluster(lost, probed=False))["kept-promises"].verdict is Verdict.FAIL
+
+
+def test_without_times_nobody_knows_whether_feature_discovery_looked_again() -> None:
+    assert judgements(cluster(sliced()))["rediscovered"].verdict is Verdict.NOT_PROVEN
+    timed = cluster(labelled(sliced(), gfd__timestamp="1796028900"), written=written(60, "mig.config.state"))
+    assert judgements(timed)["rediscovered"].verdict is Verdict.PASS
+
+
+def test_slices_that_labels_count_say_nothing_of_lost_gpus() -> None:
+    both = single(profiles=[SEVEN, SEVEN])
+    assert judgements(cluster(silicon(both, h100())))["visible-gpus"].verdict is Verdict.NOT_PROVEN
+    bus = {("gpu-1", "pci"): "0000:1b:00.0 0302: 10de:2330\n0000:2d:00.0 0302: 10de:2330 (rev a1)\n"}
+    assert judgements(cluster(silicon(both, h100()), told=bus))["visible-gpus"].verdict is Verdict.FAIL
+    assert judgements(cluster(both, told=bus))["visible-gpus"].verdict is Verdict.PASS
+
+
+def test_a_config_map_of_ones_own_decides_alone() -> None:
+    mount = {"name": "configs", "mountPath": "/configs"}
+    manager = operand_pod("mig-manager", "gpu-1")
+    manager["spec"]["containers"][0] |= {
+        "env": [{"name": "CONFIG_FILE", "value": "/configs/config.yaml"}],
+        "volumeMounts": [mount],
+    }
+    manager["spec"]["volumes"] = [{"name": "configs", "configMap": {"name": "ours"}}]
+    own = config_map(CONFIG.replace("all-1g.10gb", "small"), "ours")
+    of = cluster(sliced(), without=frozenset({"mig-manager"}), extra=(manager, own))
+    assert set(found(of)) == {"MIG016"}
+    manager["spec"]["volumes"] = [{"name": "configs", "configMap": {"name": "default-mig-parted-config"}}]
+    assert found(of) == {}
+
+
+def test_memory_that_nobody_told_proves_no_isolation() -> None:
+    untold = {("gpu-1", "nvidia-smi-q-x"): Unknown(Reason.NOT_ASKED, "the snapshot does not hold it")}
+    assert judgements(cluster(sliced(), told=untold))["kept-memory"].verdict is Verdict.NOT_PROVEN
+    assert judgements(cluster(sliced()))["kept-memory"].verdict is Verdict.PASS
+
+
+def test_configurations_are_found_beside_daemonsets_that_have_no_pods() -> None:
+    of = cluster(labelled(sliced(), mig__config="all-special"), without=frozenset(OPERANDS))
+    assert "MIG016" in found(of)
+
+
+def test_a_pod_with_what_its_node_does_not_offer_is_looked_at_twice() -> None:
+    bad = cluster(sliced(), extra=(pod("train", "gpu-1", asks={"nvidia.com/mig-3g.40gb": 1}),))
+    assert set(found(bad.with_(later=bad))) == {"MIG022"}
+    young = bad.with_(written=written(2, "mig.config.state"))
+    assert found(young) == {}
+    assert set(found(young.with_(later=young))) == {"MIG022"}
+    offers = cluster(offering(sliced(), mig_3g__40gb=1), extra=bad.extra)
+    assert "MIG022" not in found(bad.with_(later=offers))

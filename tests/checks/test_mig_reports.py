@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from gpuctl.facts.gather import gather
 from gpuctl.facts.nodes import Output
 from tests.builders.gpus import CONFIG, OPERATOR, SEVEN, GpuCluster, cluster, messages, pod, sliced
 from tests.cluster.bed.simulated import GpuNode, gpu_node
-from tests.cluster.standins import faults
+from tests.cluster.standins import faults, nvidia_smi
 from tests.cluster.standins.state import A100, H100, Gpu
 
 PREFIX = "nvidia.com/"
@@ -82,8 +82,13 @@ EIGHT = gpu_node("n", profiles=[None] * 8)
 
 def down(name: str) -> dict[str, Any]:
     """The device plugin's pod, crashing."""
+    return crashing("plugin", name, PLUGIN)
+
+
+def crashing(name: str, node: str, app: str) -> dict[str, Any]:
+    """The pod of an operand, crashing."""
     return pod(
-        "plugin", name, namespace=OPERATOR, labels={"app": PLUGIN},
+        name, node, namespace=OPERATOR, labels={"app": app},
         status={"phase": "Running",
                 "containerStatuses": [{"name": "main", "ready": False, "restartCount": 31}]},
     )  # fmt: skip
@@ -127,6 +132,17 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
         ),
         {"MIG014", "MIG030"},
     ),
+    "8 a plugin too old for the card, feature discovery crashing": (
+        cluster(
+            with_(
+                of_silicon(gpu_node("n", profiles=[None], config="all-1g.10gb"), hopper(None)),
+                {"gpu.product": None, "gpu.count": None},
+            ),
+            without=frozenset({"gpu-feature-discovery"}),
+            extra=(crashing("gfd", "n", "gpu-feature-discovery"),),
+        ),
+        {"MIG015", "MIG030"},
+    ),
     "10 MIG was on before the operator came": (
         cluster(
             with_(
@@ -136,6 +152,10 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
             without=frozenset({"mig-manager"}),
         ),
         {"MIG019"},
+    ),
+    "11 an edit of the operator's ConfigMap that was undone": (
+        cluster(with_(sliced("n"), {"mig.config": "my-layout", "mig.config.state": "failed"})),
+        {"MIG001", "MIG016"},
     ),
     "13 a node that joined again has no manager": (
         cluster(sliced("n"), without=frozenset({"mig-manager"})),
@@ -217,9 +237,26 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
         cluster(gpu_node("n", strategy="single", profiles=[[]], config="all-1g.10gb")),
         {"MIG011"},
     ),
+    "40 a device that is unhealthy for ever": (
+        cluster(gpu_node("n", profiles=[None]), allocatable={"nvidia.com/gpu": 0}),
+        {"MIG008"},
+    ),
     "41 new slices are not advertised": (
         cluster(with_(sliced("n"), gpu=1, mig_1g__10gb=0)),
         {"MIG007"},
+    ),
+    "43 one of seven slices unhealthy after an XID": (
+        cluster(sliced("n"), allocatable={"nvidia.com/mig-1g.10gb": 6}),
+        {"MIG008"},
+    ),
+    "44 a GPU in use, and no reboot": (
+        cluster(
+            with_(
+                of_silicon(gpu_node("n", model=A100, profiles=[None], config="all-1g.5gb"), a100(None)),
+                {"mig.config.state": "failed"},
+            )
+        ),
+        {"MIG001", "MIG015"},
     ),
     "46 a configuration for one GPU of two": (
         cluster(
@@ -231,6 +268,10 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
                                   "devices: [1], mig-enabled: true, mig-devices: {\"1g.10gb\": 7}"),
         ),
         {"MIG001", "MIG015"},
+    ),
+    "47 a reset that nvidia_drm blocks": (
+        cluster(of_silicon(gpu_node("n", model=A100, profiles=[None]), a100(None, mig_pending="Enabled"))),
+        {"MIG010"},
     ),
     "49 a configuration that predates the card": (
         cluster(with_(EIGHT, {"mig.config": "all-1g.18gb", "mig.config.state": "failed"})),
@@ -248,6 +289,10 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
             )},
         ),
         {"MIG012"},
+    ),
+    "53 a mixed layout where only strategy single is": (
+        cluster(gpu_node("n", strategy="single", profiles=[["3g.40gb", "1g.10gb"]])),
+        {"MIG014"},
     ),
     "56 a container that lost its devices": (
         cluster(sliced("n").failing(faults.NVML_UNKNOWN)),
@@ -287,3 +332,16 @@ def test_a_node_that_was_not_probed_is_not_proven(tmp_path: Path) -> None:
     results = {each.id: judge(each, facts) for each in CHECK.assertions}
     assert results["true-capacity"].verdict == "not-proven"
     assert results["kept-promises"].verdict == "pass"
+
+
+def test_the_tables_that_people_keep_tell_memory_too(tmp_path: Path) -> None:
+    path = snapshot(cluster(sliced("n")), tmp_path / "snapshot")
+    folder = path / "nodes" / "n"
+    for name in ("nvidia-smi-q-x.txt", "nvidia-smi-mig-lgi.txt", "nvidia-smi-mig-lci.txt"):
+        (folder / name).unlink()
+    state = json.loads(json.dumps(asdict(sliced("n").state)))
+    (folder / "nvidia-smi.txt").write_text(nvidia_smi.run(state, [])[0])
+    facts = gather(CHECK.needs, open_snapshot(path), {})
+    results = {each.id: judge(each, facts) for each in CHECK.assertions}
+    assert results["kept-memory"].verdict == "pass"
+    assert results["true-capacity"].verdict == "pass"

@@ -159,6 +159,11 @@ def test_what_argparse_refuses_is_noted() -> None:
         (["-O0"], None, None),
         (["-O0", "-cc.cudagraph_mode=FULL"], "0.14.0", "graphs (FULL)"),
         (["--compilation-config", "3"], "0.9.0", "graphs"),
+        (["--compilation-config", "0"], "0.9.0", "graphs"),
+        (["--compilation-config", "0"], "0.11.0", None),
+        (["-O.level=0"], "0.11.0", None),
+        (["--compilation-config", '{"level": 1}'], "0.14.0", None),
+        (["--compilation-config", '{"level": 0, "cudagraph_mode": "FULL"}'], "0.11.0", "graphs (FULL)"),
     ],
 )
 def test_arguments_by_version(words: list[str], version: str | None, mode: str | None) -> None:

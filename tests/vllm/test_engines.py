@@ -243,6 +243,8 @@ def test_pods_that_are_over_have_no_engines() -> None:
         ("vllm/vllm-openai:nightly-2026", None),
         ("reg:5000/vllm-openai@sha256:00", None),
         ("ghcr.io/llm-d/llm-d:v0.3.0", None),
+        ("lmcache/vllm-openai:v0.3.9", None),
+        ("aibrix/vllm-openai:v0.10.2", None),
     ],
 )
 def test_versions_by_the_tag(image: str, version: str | None) -> None:

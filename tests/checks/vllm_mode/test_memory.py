@@ -14,7 +14,8 @@ from gpuctl.facts.gather import gather
 from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline, baseline, parse
 from gpuctl.vllm.facts import engines_of_vllm
 from tests.builders import vllm as make
-from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.checks.judging import CHAT
+from tests.checks.judging import judged_engines as judged
 from tests.memory import MemoryReader
 
 OLD = make.container(image="vllm/vllm-openai:v0.9.2")
@@ -41,6 +42,16 @@ def test_graphs_outside_of_the_budget() -> None:
 )
 def test_graphs_that_fit_beside_the_budget(figures: dict[str, Any]) -> None:
     assert "VLM010" not in v0(**figures).codes
+
+
+@pytest.mark.parametrize(("estimate", "found"), [("0.00", True), ("0.10", True), ("0.79", False)])
+def test_an_estimate_that_is_short_leaves_the_rest_outside(estimate: str, found: bool) -> None:
+    """vllm#49224, #50159: the new model runner of 0.25 and 0.26 estimated next to nothing."""
+    text = make.graphs_log("0.26.0", utilization=0.96, took=0.9)
+    text = text.replace("0.71 GiB (actual), 0.79", f"0.90 GiB (actual), {estimate}").replace(
+        "Estimated CUDA graph memory: 0.79", f"Estimated CUDA graph memory: {estimate}"
+    )
+    assert ("VLM010" in judged(make.pod(), written={(CHAT, "vllm"): text}).codes) is found
 
 
 def test_newer_versions_count_graphs_within_the_budget() -> None:
@@ -94,6 +105,38 @@ def test_a_pod_at_ninety_percent_is_normal() -> None:
         assert found.codes == ["VLM003"]
 
 
+def unlabelled() -> dict[str, Any]:
+    """A node that says nothing of its GPUs."""
+    node = make.node()
+    node["metadata"]["labels"] = {}
+    return node
+
+
+def without(text: str, *words: str) -> str:
+    """A log without the lines that hold one of these words."""
+    return "".join(line for line in text.splitlines(keepends=True) if not any(word in line for word in words))
+
+
+BEFORE_ESTIMATES = without(make.graphs_log("0.11.0", took=4.2, utilization=0.95), "Estimated", "pool memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "verdict"),
+    [
+        (BEFORE_ESTIMATES, unlabelled(), Verdict.NOT_PROVEN),
+        (without(BEFORE_ESTIMATES, "took 4.2 GiB"), make.node(), Verdict.NOT_PROVEN),
+        ("INFO:     Application startup complete.\n", make.node(), Verdict.NOT_PROVEN),
+        (BEFORE_ESTIMATES.replace("took 4.2", "took 0.2"), make.node(), Verdict.PASS),
+    ],
+    ids=["size of the GPU", "size of the graphs", "a log without figures", "all is known"],
+)
+def test_graphs_beside_the_budget_fit_only_where_sizes_are_known(
+    text: str, node: dict[str, Any], verdict: Verdict
+) -> None:
+    pod = make.pod(CHAT, make.container(image="vllm/vllm-openai:v0.11.0"))
+    assert judged(pod, node, written={(CHAT, "vllm"): text}).of("room-for-graphs").verdict is verdict
+
+
 SHARED = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.count": "1"}
 
 
@@ -124,10 +167,30 @@ def test_engines_that_share_a_gpu(shares: tuple[float, ...], labels: dict[str, s
     assert ("VLM012" in codes) is found
 
 
+def hiding(name: str) -> dict[str, Any]:
+    """A pod whose share of the GPU lies in a Secret."""
+    pod = make.pod(name, make.container(["m", "--gpu-memory-utilization", "$(SHARE)"]))
+    reference = {"secretKeyRef": {"name": "settings", "key": "share"}}
+    pod["spec"]["containers"][0]["env"] = [{"name": "SHARE", "valueFrom": reference}]
+    return pod
+
+
+def test_a_share_that_is_not_known_is_none_of_nothing() -> None:
+    pods = [hiding(f"chat-7c9d5b8f4-{letter * 5}") for letter in "ab"]
+    found = judged(*pods, make.node(labels=SHARED), written={})
+    assert found.of("shared-gpus").verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize(("concurrency", "found"), [(0.16, True), (0.99, True), (1.0, False), (27.39, False)])
 def test_room_for_one_request(concurrency: float, found: bool) -> None:
     text = make.graphs_log().replace("27.39x", f"{concurrency}x")
     assert ("VLM013" in judged(make.pod(), written={(CHAT, "vllm"): text}).codes) is found
+
+
+def test_room_that_the_log_does_not_tell_is_not_proven() -> None:
+    text = without(make.graphs_log(), "Maximum concurrency")
+    found = judged(make.pod(), written={(CHAT, "vllm"): text})
+    assert found.of("enough-kv-cache").verdict is Verdict.NOT_PROVEN
 
 
 def test_the_share_of_the_kv_cache_is_the_policys_matter() -> None:
@@ -157,6 +220,21 @@ def breakdown(free: float) -> str:
 @pytest.mark.parametrize(("free", "found"), [(91.64, False), (88.0, False), (70.0, True)])
 def test_memory_that_was_taken_at_the_start(free: float, found: bool) -> None:
     assert ("VLM015" in judged(make.pod(), written={(CHAT, "vllm"): breakdown(free)}).codes) is found
+
+
+@pytest.mark.parametrize(
+    ("image", "text", "verdict"),
+    [
+        ("v0.22.1", make.graphs_log(utilization=0.4), Verdict.NOT_PROVEN),
+        ("v0.22.1", make.graphs_log(utilization=0.9), Verdict.PASS),
+        ("v0.8.5", make.graphs_log("0.8.5", utilization=0.9), Verdict.NOT_PROVEN),
+        ("v0.9.2", make.v0_log(), Verdict.PASS),
+    ],
+    ids=["a small budget", "it starts only where its budget is free", "that was not so before", "V0 tells"],
+)
+def test_that_nothing_was_taken_at_the_start_must_be_told(image: str, text: str, verdict: Verdict) -> None:
+    pod = make.pod(CHAT, make.container(image=f"vllm/vllm-openai:{image}"))
+    assert judged(pod, written={(CHAT, "vllm"): text}).of("alone-at-start").verdict is verdict
 
 
 def taken(text: str) -> MemoryBaseline:

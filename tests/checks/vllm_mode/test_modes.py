@@ -11,7 +11,8 @@ from gpuctl.audit.judge import Verdict
 from gpuctl.audit.policy import BUILT_IN, ChecksPolicy, Policy, VllmModePolicy, VllmRequirement
 from gpuctl.facts.state import Reason, Unknown
 from tests.builders import vllm as make
-from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.checks.judging import CHAT
+from tests.checks.judging import judged_engines as judged
 
 EAGER = {(CHAT, "vllm"): make.eager_log()}
 GRAPHS = {(CHAT, "vllm"): make.graphs_log()}
@@ -216,6 +217,16 @@ def test_a_deployment_that_was_changed_since() -> None:
     assert "VLM006" not in judged(make.pod(), same).codes
 
 
+def test_a_change_that_hides_the_next_mode_is_not_proven() -> None:
+    hidden = make.container(command=["/app/start.sh"])
+    found = judged(make.pod(), make.deployment("chat", hidden))
+    assert found.of("same-after-restart").verdict is Verdict.NOT_PROVEN
+    mounts = [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]
+    same = make.container(command=["/app/start.sh"], volumeMounts=mounts)
+    admitted = judged(make.pod(CHAT, same), make.deployment("chat", hidden))
+    assert admitted.of("same-after-restart").verdict is Verdict.PASS
+
+
 def test_several_engines_of_a_pod_are_told_apart() -> None:
     pod = make.pod(CHAT, make.container(name="a"), make.container(["m", "--enforce-eager"], name="b"))
     written = {(CHAT, "a"): make.graphs_log(), (CHAT, "b"): make.eager_log()}
@@ -233,6 +244,12 @@ def test_the_strict_line_counts() -> None:
         if each.code.id == "VLM003"
     }
     assert messages == {"strict: would fail, 2 engines run graphs"}
+
+
+def test_the_strict_line_counts_no_engine_that_can_not_be_read_for_an_eager_one() -> None:
+    assert judged(make.pod(), written=EAGER).of("strict-reading").verdict == Verdict.PASS
+    unreadable = {**make.pod("chat-7c9d5b8f4-bbbbb"), "spec": {"containers": 7}}
+    assert judged(make.pod(), unreadable, written=EAGER).of("strict-reading").verdict == Verdict.UNKNOWN
 
 
 def test_findings_bear_the_same_fingerprint_whatever_shows_them() -> None:

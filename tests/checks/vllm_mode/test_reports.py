@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.builders import vllm as make
-from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.checks.judging import CHAT
+from tests.checks.judging import judged_engines as judged
 
 LOOPING = {"waiting": {"reason": "CrashLoopBackOff"}}
 
@@ -77,6 +78,35 @@ REPORTS = {
         ("VLM024", "VLM070"),
         failed=True,
         container=make.container(image=V0_IMAGE),
+    ),
+    "vllm#18446: the new engine runs out of memory at the end of capture": Report(
+        until(make.graphs_log("0.9.1"), "Graph capturing", f"(VllmWorker rank=0 pid=9) {CAPTURE_OOM}"),
+        ("VLM024", "VLM070"),
+        failed=True,
+        container=make.container(image="vllm/vllm-openai:v0.9.1"),
+    ),
+    "vllm#17431: a utilisation of 0.4 leaves nothing": Report(
+        make.failed_log(
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
+        ),
+        ("VLM022",),
+        failed=True,
+        container=make.container(["m", "--gpu-memory-utilization", "0.4"]),
+    ),
+    "vllm#39788: a worker of many runs out of memory in capture_model": Report(
+        until(make.graphs_log("0.19.0"), "Graph capturing", f"(Worker_TP2 pid=9) {OOM}"),
+        ("VLM024",),
+        failed=True,
+        container=make.container(["m", "-tp", "4"], image="vllm/vllm-openai:v0.19.0"),
+    ),
+    "vllm#40937: a clamp that graph profiling does not see": Report(
+        until(make.graphs_log("0.19.1"), "Graph capturing", OOM),
+        ("VLM024",),
+        failed=True,
+        container=make.container(
+            gpus={"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 24576},
+            image="vllm/vllm-openai:v0.19.1",
+        ),
     ),
     "vllm#50159: an eager run that is well": Report(
         make.eager_log("0.26.0"), ("VLM005",), container=make.container(["m", "--enforce-eager"])

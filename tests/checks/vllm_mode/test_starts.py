@@ -9,7 +9,8 @@ import pytest
 from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from tests.builders import vllm as make
-from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.checks.judging import CHAT
+from tests.checks.judging import judged_engines as judged
 
 LOOPING = {"waiting": {"reason": "CrashLoopBackOff"}}
 TAKEN = (

@@ -10,7 +10,8 @@ from gpuctl.audit.finding import Severity
 from gpuctl.audit.judge import Verdict
 from gpuctl.facts.state import Reason, Unknown
 from tests.builders import vllm as make
-from tests.checks.vllm_mode.judging import CHAT, judged
+from tests.checks.judging import CHAT
+from tests.checks.judging import judged_engines as judged
 
 SLICE = {"nvidia.com/mig-3g.40gb": 1}
 SIZED = ("m", "--max-num-seqs", "8", "--max-num-batched-tokens", "2048")
@@ -127,6 +128,12 @@ def full(free: int = 0) -> Any:
             (),
             False,
         ),
+        (
+            make.deployment(strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}),
+            full(0),
+            (),
+            False,
+        ),
         (make.deployment(strategy={}), full(0), (), True),
         (make.deployment(replicas=4), full(0), (), False),
         (make.deployment(paused=True), full(0), (), False),
@@ -136,6 +143,32 @@ def test_a_rollout_that_would_wait_for_ever(
     deployment: Any, node: Any, more: tuple[Any, ...], found: bool
 ) -> None:
     assert ("VLM060" in codes(make.pod(), deployment, node, *more)) is found
+
+
+TAINT = {"key": "team", "value": "b", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "tolerations", "found"),
+    [
+        ({}, {}, [], False),
+        ({"taints": [TAINT]}, {}, [], True),
+        ({"taints": [TAINT]}, {}, [{"key": "team", "operator": "Exists"}], False),
+        ({"taints": [TAINT]}, {}, [{"key": "team", "value": "c"}], True),
+        ({"taints": [{**TAINT, "effect": "PreferNoSchedule"}]}, {}, [], False),
+        ({"unschedulable": True}, {}, [], True),
+        ({}, {"conditions": [{"type": "Ready", "status": "Unknown"}]}, [], True),
+        ({}, {"conditions": [{"type": "Ready", "status": "True"}]}, [], False),
+    ],
+)
+def test_a_free_gpu_counts_where_the_new_pod_may_go(
+    spec: Any, status: Any, tolerations: Any, found: bool
+) -> None:
+    other = make.node("gpu-2")
+    other["spec"] |= spec
+    other["status"] |= status
+    pod = make.pod(tolerations=tolerations)
+    assert ("VLM060" in codes(pod, make.deployment(), full(0), other)) is found
 
 
 def test_a_pod_worth_less_makes_room() -> None:
