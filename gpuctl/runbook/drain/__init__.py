@@ -1,0 +1,1 @@
+"""Draining a node: which pods go, whose they are, and how they are asked to."""

@@ -1,0 +1,1 @@
+"""Runbooks about Kueue's manager and its queues."""

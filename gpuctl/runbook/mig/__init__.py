@@ -1,0 +1,1 @@
+"""Runbooks about the MIG geometry of nodes, and about the programs that make it."""

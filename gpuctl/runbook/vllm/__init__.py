@@ -1,0 +1,1 @@
+"""Runbooks about engines of vLLM."""
