@@ -10,9 +10,16 @@ import msgspec
 
 from gpuctl.audit.policy import Policy
 from gpuctl.audit.report import AuditReport
+from gpuctl.runbook.plan import Plan
+from gpuctl.runbook.records import Run
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
-SCHEMAS: dict[str, type[Any]] = {"report.v1.json": AuditReport, "policy.v1.json": Policy}
+SCHEMAS: dict[str, type[Any]] = {
+    "report.v1.json": AuditReport,
+    "policy.v1.json": Policy,
+    "plan.v1.json": Plan,
+    "run.v1.json": Run,
+}
 
 
 def schema(name: str) -> str:

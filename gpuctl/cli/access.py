@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuctl.cli.flags import with_flags
+from gpuctl.cli.flags import Flags, with_flags
 
 if TYPE_CHECKING:
     from gpuctl.cluster.connection import Access
 
 _PANEL = "Cluster"
-_FLAGS: dict[str, tuple[Any, Any]] = {
+_FLAGS: Flags = {
     "kubeconfig": (
         Annotated[
             str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig.", rich_help_panel=_PANEL)

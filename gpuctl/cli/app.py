@@ -7,14 +7,17 @@ from typing import Annotated
 import typer
 
 from gpuctl import __version__
-from gpuctl.cli import config, mig
+from gpuctl.cli import books, config, mig
+from gpuctl.cli.apply import apply
 from gpuctl.cli.can_i import can_i
 from gpuctl.cli.check import check
 from gpuctl.cli.diff import diff
 from gpuctl.cli.explain import explain
 from gpuctl.cli.list import list_checks
+from gpuctl.cli.plan import plan
 from gpuctl.cli.queues import queues
 from gpuctl.cli.rbac import rbac
+from gpuctl.cli.runs import resume, runs, undo, unlock
 from gpuctl.cli.snapshot import snapshot
 from gpuctl.cli.vllm import vllm
 
@@ -34,6 +37,12 @@ app.command("explain")(explain)
 app.command("diff")(diff)
 app.command("rbac")(rbac)
 app.command("can-i")(can_i)
+app.command("plan", context_settings=books.FIRST_WORD)(plan)
+app.command("apply", context_settings=books.FIRST_WORD)(apply)
+app.command("runs")(runs)
+app.command("resume", context_settings=books.REST_LATER)(resume)
+app.command("undo", context_settings=books.REST_LATER)(undo)
+app.command("unlock")(unlock)
 app.add_typer(config.app, name="config")
 app.add_typer(mig.app, name="mig")
 

@@ -1,4 +1,4 @@
-"""gpuctl can-i: whether the permissions are there that checks need."""
+"""gpuctl can-i: whether the permissions are there that checks need, or a runbook."""
 
 from __future__ import annotations
 
@@ -6,58 +6,61 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
+from gpuctl.cli.needs import Needs, OfChecks, with_needs
+from gpuctl.cli.viewing import DeadlineOption, FormOption, is_json
+from gpuctl.facts.home import HOME
 
 if TYPE_CHECKING:
-    from gpuctl.audit.access import AccessReport
-    from gpuctl.audit.permissions import Grant
+    from collections.abc import Iterable
+
+    from gpuctl.audit.access import AccessReport, Sought
     from gpuctl.cluster.connection import Access
 
 
 @with_access
+@with_needs
 def can_i(
-    for_: Annotated[
-        str,
+    output: FormOption = "text",
+    deadline: DeadlineOption = "30s",
+    state_namespace: Annotated[
+        str | None,
         typer.Option(
-            "--for", metavar="check|CHECK", help="All checks, or one.", autocompletion=complete.checks
+            "--state-namespace",
+            help=f"Where locks and journals of the runbook are kept; else {HOME}.",
         ),
-    ] = "check",
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
-    secret: Annotated[
-        bool,
-        typer.Option("--read-webhook-secret", help="Also what check --read-webhook-secret needs."),
-    ] = False,
-    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "30s",
+    ] = None,
     *,
+    needs: Needs,
     access: Access,
 ) -> None:
-    """Say which of the permissions that checks need are there.
+    """Say which of the permissions are there that checks need, or a runbook.
 
     Asks by access reviews alone. Exit codes: 0 all are, 1 one is denied, 2 usage, 3 not known of one.
     """
-    from gpuctl.audit.permissions import Purpose, grants
     from gpuctl.cli import screen
     from gpuctl.cli.border import INCOMPLETE, Stop, warn
     from gpuctl.cli.duration import seconds
-    from gpuctl.cli.selection import selected
     from gpuctl.report.access import access_json, draw_access
 
-    if output not in {"text", "json"}:
-        raise Stop(f"--output is text or json, not {output!r}")
-    chosen = selected([] if for_ == "check" else [for_])
-    needed = tuple(each for each in grants(chosen.checks) if secret or each.purpose is not Purpose.SECRET)
-    report = _asked(needed, access, seconds(deadline))
-    if output == "json":
+    as_json = is_json(output)
+    found = needs.found(access.namespace)
+    of_checks = isinstance(found, OfChecks)
+    if of_checks and state_namespace is not None:
+        raise Stop("--state-namespace is for runbooks: name one by --for")
+    place = access.namespace or "" if of_checks else state_namespace or HOME
+    report = _asked(found.sought(place), access, seconds(deadline))
+    if as_json:
         screen.data(access_json(report))
     else:
         draw_access(report, screen.out())
-    for broken in chosen.broken:
-        warn(f"check {broken.id} does not load, so what it needs is not known: {broken.error}")
-    raise typer.Exit(report.exit_code or (INCOMPLETE if chosen.broken else 0))
+    broken = found.broken if isinstance(found, OfChecks) else ()
+    for each in broken:
+        warn(f"check {each.id} does not load, so what it needs is not known: {each.error}")
+    raise typer.Exit(report.exit_code or (INCOMPLETE if broken else 0))
 
 
-def _asked(needed: tuple[Grant, ...], access: Access, deadline: float) -> AccessReport:
+def _asked(sought: Iterable[Sought], access: Access, deadline: float) -> AccessReport:
     from gpuctl.audit.access import access_report
     from gpuctl.cli import screen
     from gpuctl.cli.border import INCOMPLETE, Stop
@@ -70,11 +73,10 @@ def _asked(needed: tuple[Grant, ...], access: Access, deadline: float) -> Access
     except CannotConnect as error:
         raise Stop(str(error), INCOMPLETE) from error
     reviews = Reviews(connection, Deadline.after(deadline))
-    place = Place(access.namespace or "")
     with screen.Progress(f"asking {connection.name}").shown():
         return access_report(
-            needed,
-            lambda rule: reviews.may(rule, place),
+            sought,
+            lambda rule, namespace: reviews.may(rule, Place(namespace)),
             cluster=connection.name,
-            namespace=place.namespace,
+            namespace=access.namespace or "",
         )

@@ -9,21 +9,33 @@ import typer
 
 from gpuctl.cli import complete
 from gpuctl.cli.access import with_access
+from gpuctl.cli.acting import Acting, Means
+from gpuctl.cli.asking import with_asking
 from gpuctl.cli.consent import DryRunOption, ReadOnlyOption, SecretOption
+from gpuctl.cli.drilling import Drilling, DrillOption, DrillPlanOption, YesOption
 from gpuctl.cli.looking import with_looking
-from gpuctl.cli.watching import PrometheusOption, WindowOption
+from gpuctl.cli.monitoring import with_prometheus
+from gpuctl.cli.viewing import A_DEADLINE, DeadlineOption, LogsOption, PolicyOption
+from gpuctl.cli.watching import WindowOption
+from gpuctl.facts.home import HOME
+
+_DRILL_SECONDS = 1800.0  # for the whole of a drill
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport, CheckItem
     from gpuctl.audit.run import Request
+    from gpuctl.cli.asking import Asking
     from gpuctl.cli.doors import Door
     from gpuctl.cli.looking import Looking
+    from gpuctl.cli.monitoring import Monitoring
     from gpuctl.cli.output import Output
     from gpuctl.cluster.connection import Access
 
 
 @with_access
 @with_looking
+@with_prometheus
+@with_asking
 def check(
     checks: Annotated[
         list[str] | None,
@@ -64,21 +76,22 @@ def check(
         bool,
         typer.Option("--fail-on-new", help="Only findings that the baseline lacks make the exit code 1."),
     ] = False,
-    policy: Annotated[
-        str | None, typer.Option("--policy", help="A policy file, or strict or default; else ./gpuctl.yaml.")
-    ] = None,
+    policy: PolicyOption = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Store what is read as a snapshot at this path.")
     ] = None,
-    logs: Annotated[
-        str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are read.")
-    ] = "all",
+    logs: LogsOption = "all",
     dry_run: DryRunOption = None,
     read_only: ReadOnlyOption = False,
     read_webhook_secret: SecretOption = False,
     window: WindowOption = None,
-    prometheus: PrometheusOption = "",
-    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
+    state_namespace: Annotated[
+        str, typer.Option("--state-namespace", help="Where journals of drills are kept.")
+    ] = HOME,
+    drill: DrillOption = False,
+    drill_plan: DrillPlanOption = None,
+    yes: YesOption = False,
+    deadline: DeadlineOption = A_DEADLINE,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every object concerned.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show only what failed or is unknown, to paste into a chat.")
@@ -86,6 +99,8 @@ def check(
     *,
     access: Access,
     looking: Looking,
+    monitoring: Monitoring,
+    asking: Asking,
 ) -> None:
     """Check a cluster, or a snapshot of one.
 
@@ -102,10 +117,13 @@ def check(
     from gpuctl.cli.reports import fingerprints
     from gpuctl.cli.selection import selected
     from gpuctl.cli.watching import longer, watching
+    from gpuctl.facts.own import STATE_NAMESPACE
+    from gpuctl.kueue.drills import ASKED
 
     request_outputs = outputs.parse(output or [])
     chosen = load_policy(policy)
-    selected(required := require or [])
+    if required := require or []:
+        selected(required)
     gate = Gate(
         fail_on=_level(fail_on or chosen.fail_on),
         only_new=fail_on_new,
@@ -117,12 +135,21 @@ def check(
         raise Stop("--fail-on-new needs --baseline: without one, every finding is new")
     if verbose and quiet:
         raise Stop("--verbose and --quiet exclude each other")
+    drilling = Drilling(drill, drill_plan, yes)
+    drilling.refuse_unless_possible(
+        snapshot=from_ is not None, read_only=read_only, tenant=bool(access.namespace)
+    )
+    acting = Acting(chosen, state_namespace, "gpuctl check --drill", ticket="", timeout=_DRILL_SECONDS)
+    came_of_it = _drilled(drilling, Means(access, looking, acting, monitoring)) if drilling.asked else ""
     request = Request(
-        selected(checks or []), chosen, gate, fingerprints(baseline), arguments=looking.arguments
+        selected(checks or []),
+        chosen,
+        gate,
+        fingerprints(baseline),
+        arguments={**looking.arguments, STATE_NAMESPACE: state_namespace, ASKED: came_of_it},
     )
-    given = watching(
-        consent(dry_run, read_only=read_only, webhook_secret=read_webhook_secret), window, prometheus
-    )
+    given = watching(consent(dry_run, read_only=read_only, webhook_secret=read_webhook_secret), window)
+    given = asking.added_to(monitoring.added_to(given), read_only=read_only)
     probing = looking.unless(read_only=read_only)
     with doors.open_door(
         access, from_, save, longer(seconds(deadline), given), logs=logs, consent=given, probing=probing
@@ -132,6 +159,13 @@ def check(
         if each.file:
             outputs.write(report, each)
     raise typer.Exit(report.outcome.exit_code)
+
+
+def _drilled(drilling: Drilling, means: Means) -> str:
+    """What came of the drill that was asked for; empty if it succeeded."""
+    from gpuctl.cli.drilling import drilled
+
+    return drilled(drilling, means.open())
 
 
 def _level(name: str) -> str:

@@ -10,12 +10,25 @@ def checks(incomplete: str) -> list[str]:
     return [check.id for check in catalogue().checks if check.id.startswith(incomplete)]
 
 
+def runbooks(incomplete: str) -> list[str]:
+    """Names of runbooks."""
+    from gpuctl.runbook.catalogue import BOOKS
+
+    return [name for name in BOOKS if name.startswith(incomplete)]
+
+
+def checks_and_runbooks(incomplete: str) -> list[str]:
+    """What a role can be printed for."""
+    return [*checks(incomplete), *runbooks(incomplete)]
+
+
 def topics(incomplete: str) -> list[str]:
-    """Everything `gpuctl explain` knows: names of checks, and codes."""
+    """Everything `gpuctl explain` knows: names of checks and runbooks, and codes."""
     from gpuctl.audit.catalogue import catalogue
+    from gpuctl.runbook.catalogue import BOOKS
 
     found = catalogue().checks
-    names = [check.id for check in found] + [code.id for check in found for code in check.codes]
+    names = [check.id for check in found] + list(BOOKS) + [code.id for check in found for code in check.codes]
     return [name for name in names if name.lower().startswith(incomplete.lower())]
 
 

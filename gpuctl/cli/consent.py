@@ -29,6 +29,10 @@ ReadOnlyOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+# For verbs about permissions, which read none.
+NeedsSecretOption = Annotated[
+    bool, typer.Option("--read-webhook-secret", help="Also what check --read-webhook-secret needs.")
+]
 SecretOption = Annotated[
     bool,
     typer.Option(

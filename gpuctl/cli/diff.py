@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuctl.cli.viewing import FormOption, is_json
+
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 def diff(
     before: Annotated[Path, typer.Argument(help="The earlier report (-o json or yaml) or snapshot.")],
     after: Annotated[Path, typer.Argument(help="The later one.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    output: FormOption = "text",
     policy: Annotated[
         str | None, typer.Option("--policy", help="The policy snapshots are judged by; else ./gpuctl.yaml.")
     ] = None,
@@ -25,15 +27,13 @@ def diff(
     """
     from gpuctl.audit.compare import difference
     from gpuctl.cli import screen
-    from gpuctl.cli.border import Stop
     from gpuctl.report.difference import difference_json, draw_difference
     from gpuctl.report.text import canvas
 
-    if output not in {"text", "json"}:
-        raise Stop(f"--output is text or json, not {output!r}")
+    as_json = is_json(output)
     found = difference(_report(before, policy), _report(after, policy))
     console = screen.out()
-    if output == "json":
+    if as_json:
         console.out(difference_json(found), end="", highlight=False)
     else:
         draw_difference(found, canvas(console))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuctl.cli.flags import with_flags
+from gpuctl.cli.flags import Flags, with_flags
+from gpuctl.facts.home import HOME
 
 if TYPE_CHECKING:
     from gpuctl.cluster.probe import Probing
@@ -24,7 +26,7 @@ def _option(*names: str, help_: str) -> Any:
     return typer.Option(*names, help=help_, rich_help_panel=_PANEL)
 
 
-_FLAGS: dict[str, tuple[Any, Any]] = {
+_HOW: Flags = {
     "probe": (
         Annotated[
             str,
@@ -36,6 +38,20 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
         ],
         "auto",
     ),
+    "probe_timeout": (
+        Annotated[str, _option("--probe-timeout", help_="Time for one node.")],
+        "20s",
+    ),
+    "probe_namespace": (
+        Annotated[str, _option("--probe-namespace", help_="Where debug pods are made.")],
+        HOME,
+    ),
+    "probe_image": (
+        Annotated[str, _option("--probe-image", help_="Image of debug pods; any with a shell and chroot.")],
+        "busybox:1.37",
+    ),
+}
+_WHERE: Flags = {
     "node": (
         Annotated[list[str] | None, _option("--node", help_="Only this node; repeatable.")],
         None,
@@ -43,18 +59,6 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "selector": (
         Annotated[str, _option("--selector", "-l", help_="Only nodes with these labels.")],
         "",
-    ),
-    "probe_timeout": (
-        Annotated[str, _option("--probe-timeout", help_="Time for one node.")],
-        "20s",
-    ),
-    "probe_namespace": (
-        Annotated[str, _option("--probe-namespace", help_="Where debug pods are made.")],
-        "gpuctl-system",
-    ),
-    "probe_image": (
-        Annotated[str, _option("--probe-image", help_="Image of debug pods; any with a shell and chroot.")],
-        "busybox:1.37",
     ),
 }
 
@@ -90,11 +94,11 @@ class Looking:
 def _looking(
     *,
     probe: str,
-    node: list[str] | None,
-    selector: str,
     probe_timeout: str,
     probe_namespace: str,
     probe_image: str,
+    node: list[str] | None = None,
+    selector: str = "",
 ) -> Looking:
     from gpuctl.cli.border import Stop, warn
     from gpuctl.cli.duration import seconds
@@ -113,20 +117,42 @@ def _looking(
         namespace=probe_namespace,
         image=probe_image,
         tell=warn,
-        ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None,
+        ask=_once(_ask) if sys.stdin.isatty() and sys.stderr.isatty() else None,
     )
     return Looking(probing, tuple(node or ()), selector)
 
 
-def _ask(question: str) -> bool:
-    """Asked from a reading thread, on stderr, on a line of its own: progress may be drawn below it."""
-    print(f"gpuctl: {question} Type y and Enter to agree.", file=sys.stderr, flush=True)
+def _once(ask: Callable[[str, float], bool]) -> Callable[[str, float], bool]:
+    """Puts no question twice: a runbook looks many times into the same nodes."""
+    answers: dict[str, bool] = {}
+
+    def asked(question: str, patience: float) -> bool:
+        if question not in answers:
+            answers[question] = ask(question, patience)
+        return answers[question]
+
+    return asked
+
+
+def _ask(question: str, patience: float) -> bool:
+    """Asked from a reading thread, on stderr, on a line of its own: progress may be drawn below it. Who does
+    not answer in time does not agree."""
+    from gpuctl.cli.border import warn
+
+    warn(f"{question} Type y and Enter to agree, within {patience:.0f} s.")
     try:
-        answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace")
-    except OSError:
+        ready, _, _ = select.select([sys.stdin], [], [], patience)
+        answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace") if ready else ""
+    except (OSError, ValueError):
         return False
-    return answer.strip().lower() in ("y", "yes")
+    agreed = answer.strip().lower() in ("y", "yes")
+    if not agreed:
+        warn("no debug pod is made")
+    return agreed
 
 
-with_looking = with_flags("looking", _FLAGS, _looking)
+with_looking = with_flags("looking", {**_HOW, **_WHERE}, _looking)
 """Gives a verb the flags of looking into nodes and hands them to it as its parameter `looking`."""
+
+with_probing = with_flags("looking", _HOW, _looking)
+"""The same for a verb that names its node otherwise."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuctl.cli.access import with_access
 from gpuctl.cli.looking import with_looking
+from gpuctl.cli.monitoring import with_prometheus
+from gpuctl.cli.viewing import with_viewing
 
 if TYPE_CHECKING:
     from gpuctl.cli.doors import Door
     from gpuctl.cli.looking import Looking
+    from gpuctl.cli.monitoring import Monitoring
+    from gpuctl.cli.viewing import Viewing
     from gpuctl.cluster.connection import Access
     from gpuctl.facts.kinds import Ref
     from gpuctl.facts.state import Each, State
@@ -29,37 +32,33 @@ def mig() -> None:
 @app.command("show")
 @with_access
 @with_looking
+@with_prometheus
+@with_viewing
 def show(
     name: Annotated[str | None, typer.Argument(metavar="[NODE]", help="One node.")] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option("--from", help="Look into a snapshot (folder or .tar.gz) instead of a cluster."),
-    ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
-    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Draw every node.")] = False,
     *,
     access: Access,
     looking: Looking,
+    monitoring: Monitoring,
+    viewing: Viewing,
 ) -> None:
     """Show the GPUs of nodes: how they are sliced, what is held and what is free.
 
     Exit codes: 0 shown, 1 no such node, 2 usage, 3 the nodes could not be read, 130 interrupted.
     """
-    from gpuctl.cli import doors, screen
-    from gpuctl.cli.border import Stop
-    from gpuctl.cli.duration import seconds
+    from gpuctl.cli import screen
+    from gpuctl.cluster.consent import Consent
     from gpuctl.report.mig import draw_nodes, to_json
     from gpuctl.report.text import canvas
 
-    if output not in {"text", "json"}:
-        raise Stop(f"--output is text or json, not {output!r}")
     if name:
         looking = looking.at(name)
-    with doors.open_door(access, from_, None, seconds(deadline), probing=looking.probing) as door:
+    consent = monitoring.added_to(Consent())
+    with viewing.door(access, consent=consent, probing=looking.probing) as door:
         pictures = _found(_read(door, looking), name)
     nodes = [picture for _, picture in sorted(pictures.known(), key=lambda item: item[0].name)]
-    if output == "json":
+    if viewing.json:
         screen.data(to_json(nodes, (str(gap) for gap in pictures.gaps())))
         return
     on = canvas(screen.out(), verbose=verbose)

@@ -6,16 +6,12 @@ from typing import Annotated
 
 import typer
 
-from gpuctl.cli import complete
+from gpuctl.cli.needs import Needs, OfARunbook, with_needs
+from gpuctl.facts.home import HOME
 
 
+@with_needs
 def rbac(
-    for_: Annotated[
-        str,
-        typer.Option(
-            "--for", metavar="check|CHECK", help="All checks, or one.", autocompletion=complete.checks
-        ),
-    ] = "check",
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="What a tenant needs in this namespace alone.")
     ] = None,
@@ -24,27 +20,28 @@ def rbac(
         typer.Option(
             "--account",
             metavar="NAMESPACE/NAME",
-            help="The service account to bind; gpuctl-system/gpuctl, or gpuctl in the tenant's namespace.",
+            help=f"The service account to bind; {HOME}/gpuctl, or gpuctl in the tenant's namespace.",
         ),
     ] = None,
-    secret: Annotated[
-        bool,
-        typer.Option("--read-webhook-secret", help="Also what check --read-webhook-secret needs."),
-    ] = False,
+    *,
+    needs: Needs,
 ) -> None:
     """Print roles of least privilege, to be applied with kubectl.
 
-    Each rule's comment names the assertions that can't be judged without it, and those that say more with it.
+    Each rule's comment names the assertions that can't be judged without it, and those that say more with it;
+    of a runbook, the guards and steps that take it. For a runbook that changes nodes, a policy holds the
+    account to the fields of nodes that runbooks change.
     """
-    from gpuctl.audit.permissions import Purpose, grants
     from gpuctl.cli.border import Stop
-    from gpuctl.cli.selection import selected
-    from gpuctl.report.rbac import Account, manifests
+    from gpuctl.report.rbac import Account, manifests, runbook_manifests
 
-    account = account or f"{namespace or 'gpuctl-system'}/gpuctl"
+    account = account or f"{namespace or HOME}/gpuctl"
     place, slash, name = account.partition("/")
     if not (place and slash and name):
         raise Stop(f"--account is NAMESPACE/NAME, not {account!r}")
-    checks = selected([] if for_ == "check" else [for_]).checks
-    needed = tuple(each for each in grants(checks) if secret or each.purpose is not Purpose.SECRET)
-    typer.echo(manifests(needed, Account(place, name), namespace), nl=False)
+    found, whose = needs.found(namespace), Account(place, name)
+    if isinstance(found, OfARunbook):
+        text = runbook_manifests(found.book.id, found.permissions, whose, nodes=found.changes_nodes)
+    else:
+        text = manifests(found.grants, whose, namespace, found.only)
+    typer.echo(text, nl=False)

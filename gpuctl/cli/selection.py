@@ -15,6 +15,6 @@ def selected(names: list[str]) -> Catalogue:
     from gpuctl.audit.catalogue import UnknownName, catalogue
 
     try:
-        return catalogue().select(names)
+        return catalogue(names).select(names)
     except UnknownName as error:
         raise Stop(str(error)) from error

@@ -9,29 +9,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuctl.cli.access import with_access
+from gpuctl.cli.asking import with_asking
 from gpuctl.cli.looking import with_looking
-from gpuctl.cli.watching import PrometheusOption, WindowOption
+from gpuctl.cli.monitoring import with_prometheus
+from gpuctl.cli.viewing import A_DEADLINE, DeadlineOption
+from gpuctl.cli.watching import WindowOption
 
 if TYPE_CHECKING:
     from gpuctl.audit.catalogue import Catalogue
+    from gpuctl.cli.asking import Asking
     from gpuctl.cli.looking import Looking
+    from gpuctl.cli.monitoring import Monitoring
     from gpuctl.cluster.connection import Access
     from gpuctl.facts.gather import Facts
 
 
 @with_access
 @with_looking
+@with_prometheus
+@with_asking
 def snapshot(
     path: Annotated[Path, typer.Argument(help="A folder to make, or a file ending in .tar.gz.")],
     logs: Annotated[
         str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are stored.")
     ] = "all",
     window: WindowOption = None,
-    prometheus: PrometheusOption = "",
-    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
+    deadline: DeadlineOption = A_DEADLINE,
     *,
     access: Access,
     looking: Looking,
+    monitoring: Monitoring,
+    asking: Asking,
 ) -> None:
     """Store what the checks read, for check --from.
 
@@ -48,7 +56,7 @@ def snapshot(
     from gpuctl.facts.gather import gather
     from gpuctl.report.words import some
 
-    given = watching(Consent(), window, prometheus)
+    given = asking.added_to(monitoring.added_to(watching(Consent(), window)))
     time = longer(seconds(deadline), given)
     installed = catalogue()
     wanted = [need for check in installed.checks for need in check.needs]

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuctl.cli.access import with_access
-from gpuctl.cli.watching import PrometheusOption
+from gpuctl.cli.asking import with_asking
+from gpuctl.cli.monitoring import with_prometheus
+from gpuctl.cli.viewing import LogsOption, PolicyOption, with_viewing
 
 if TYPE_CHECKING:
     from gpuctl.audit.report import AuditReport
     from gpuctl.audit.run import Request
+    from gpuctl.cli.asking import Asking
     from gpuctl.cli.doors import Door
+    from gpuctl.cli.monitoring import Monitoring
+    from gpuctl.cli.viewing import Viewing
     from gpuctl.cluster.connection import Access
     from gpuctl.facts.gather import Facts
 
@@ -21,56 +26,46 @@ CHECK = "vllm-mode"
 
 
 @with_access
+@with_prometheus
+@with_asking
+@with_viewing
 def vllm(
     pod: Annotated[
         str | None, typer.Argument(metavar="[POD]", help="One pod in full: NAME or NAMESPACE/NAME.")
     ] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option("--from", help="Look into a snapshot (folder or .tar.gz) instead of a cluster."),
-    ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
-    policy: Annotated[
-        str | None, typer.Option("--policy", help="A policy file, or strict or default; else ./gpuctl.yaml.")
-    ] = None,
-    logs: Annotated[
-        str, typer.Option("--logs", help="all or none: whether the starts of engines' logs are read.")
-    ] = "all",
+    policy: PolicyOption = None,
+    logs: LogsOption = "all",
     memory_baseline: Annotated[
         Path | None, typer.Option("--memory-baseline", help="An earlier baseline; says what drifted since.")
     ] = None,
     save_memory_baseline: Annotated[
         Path | None, typer.Option("--save-memory-baseline", help="Store the engines' memory in this file.")
     ] = None,
-    prometheus: PrometheusOption = "",
-    deadline: Annotated[str, typer.Option("--deadline", help="Time for the whole run.")] = "120s",
     *,
     access: Access,
+    monitoring: Monitoring,
+    asking: Asking,
+    viewing: Viewing,
 ) -> None:
     """Show the vLLM engines: eager or graphs, and where their memory went.
 
     Exit codes: 0 shown, 1 no such engine, 2 usage, 3 the engines could not be read, 130 interrupted.
     """
-    from gpuctl.cli import doors, screen
-    from gpuctl.cli.border import Stop
-    from gpuctl.cli.duration import seconds
-    from gpuctl.cli.watching import watching
+    from gpuctl.cli import screen
     from gpuctl.cluster.consent import Consent
     from gpuctl.report.text import canvas
     from gpuctl.report.vllm import draw_engine, draw_engines, engines_json, views
 
-    if output not in {"text", "json"}:
-        raise Stop(f"--output is text or json, not {output!r}")
     request = _request(policy, memory_baseline)
-    consent = watching(Consent(), None, prometheus)
-    with doors.open_door(access, from_, None, seconds(deadline), logs=logs, consent=consent) as door:
+    consent = asking.added_to(monitoring.added_to(Consent()))
+    with viewing.door(access, logs=logs, consent=consent) as door:
         report, facts = _read(request, door)
     (check,) = report.checks
     found = [view for view in views(check) if pod is None or view.is_named(pod)]
     if save_memory_baseline:
         _save(save_memory_baseline, facts, report)
     on = canvas(screen.out())
-    if output == "json":
+    if viewing.json:
         screen.data(engines_json(found))
     elif pod is None and found:
         draw_engines(found, check, on)

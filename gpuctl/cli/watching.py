@@ -1,4 +1,4 @@
-"""How queues are watched over time: for a while now, and in the past that a Prometheus knows."""
+"""How queues are watched for a while."""
 
 from __future__ import annotations
 
@@ -21,27 +21,14 @@ WindowOption = Annotated[
         "--window", metavar="60s", help="Watch queues for so long; off by default.", rich_help_panel=_PANEL
     ),
 ]
-PrometheusOption = Annotated[
-    str,
-    typer.Option(
-        "--prometheus",
-        metavar="URL",
-        help="Ask this Prometheus for the history of Kueue's metrics.",
-        rich_help_panel=_PANEL,
-    ),
-]
 
 
-def watching(given: Consent, window: str | None, prometheus: str) -> Consent:
-    """The consent with what these options add. Raises Stop for what can't be meant."""
-    from gpuctl.cluster.metrics import is_address
-
-    if prometheus and not is_address(prometheus):
-        raise Stop(f"--prometheus is an address such as http://host:9090, not {prometheus!r}")
+def watching(given: Consent, window: str | None) -> Consent:
+    """The consent with what the option adds. Raises Stop for what can't be meant."""
     length = seconds(window) if window is not None else None
     if length is not None and length < _LEAST:
         raise Stop(f"--window is {_LEAST:g}s at least: less shows nothing")
-    return replace(given, window=length, prometheus=prometheus)
+    return replace(given, window=length)
 
 
 def longer(deadline: float, given: Consent) -> float:

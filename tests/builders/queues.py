@@ -70,7 +70,9 @@ class World:
         )
 
     def flavor(self, name: str = "h100", **spec: Any) -> Item:
-        return self._kueue("ResourceFlavor", name, spec={"nodeLabels": {"gpu": name}, **spec})
+        item = self._kueue("ResourceFlavor", name, spec={"nodeLabels": {"gpu": name}, **spec})
+        item["metadata"]["finalizers"] = ["kueue.x-k8s.io/resource-in-use"]
+        return item
 
     def queue(
         self,

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gpuctl.audit.catalogue import catalogue
+from gpuctl.cli.needs import Needs
 from tests.cli.program import gpuctl
 
 TOPICS = [name for check in catalogue().checks for name in (check.id, *(code.id for code in check.codes[:3]))]
@@ -39,6 +40,36 @@ def test_rbac_prints_manifests() -> None:
     assert {each["kind"] for each in yaml.safe_load_all(result.stdout)} >= {"ClusterRole", "ServiceAccount"}
     assert gpuctl("rbac", "--for", "kueue-webhook").returncode == 2
     assert gpuctl("rbac", "--account", "nobody").returncode == 2
+
+
+def test_what_checks_have_no_runbook_takes_and_the_other_way_round() -> None:
+    """For both verbs about permissions, before anybody is asked."""
+    wrong = {
+        ("--for", "drain", "--namespace", "team-a"): "--namespace is for checks",
+        ("--for", "drain", "--vllm-http"): "--vllm-http is for checks",
+        ("--for", "drain", "--read-webhook-secret"): "--read-webhook-secret is for checks",
+        ("--for", "queue-limit", "--disable-eviction"): "queue-limit has no flag --disable-eviction",
+        ("--disable-eviction",): "a flag of runbooks",
+        (
+            "--for",
+            "drane",
+        ): "drane",
+    }
+    for verb in ("rbac", "can-i"):
+        for arguments, said in wrong.items():
+            result = gpuctl(verb, *arguments)
+            assert result.returncode == 2, arguments
+            assert said in result.stderr
+    assert "--state-namespace is for runbooks" in gpuctl("can-i", "--state-namespace", "ops").stderr
+
+
+def test_what_is_sought_of_a_runbook_is_named_as_the_assertions_of_checks_are() -> None:
+    found = Needs("drain", secret=False, vllm_http=False, vllm_exec=False, disable_eviction=True).found(None)
+    sought = {(str(each.grant.rule), each.namespace): each.grant for each in found.sought("ops")}
+    assert "drain/budgets-allow" in sought["list poddisruptionbudgets.policy", ""].assertions
+    assert sought["delete pods", ""].assertions == ("drain/its steps with --disable-eviction",)
+    assert sought["create leases.coordination.k8s.io", "ops"].assertions
+    assert sought["create events", "default"].more == ("drain/an Event on what is changed is made",)
 
 
 def test_config_is_written_validated_and_shown(tmp_path: Path) -> None:
