@@ -8,12 +8,35 @@ from types import MappingProxyType
 
 import pytest
 
+from gpuctl.cluster.live import LiveReader
+from gpuctl.facts.own import RUN
+
 from .bed import Bed, lifecycle, packages
 from .bed.kueue import Kueue
 from .bed.users import Rule
+from .bed.workloads import Workloads
+from .drilling import Person, somebody, somebodys_queue
+from .test_queue_growth import Queues
 
 LONGEST = 300  # seconds for one test, bringing the bed up included
+LONGEST_FIRST = (
+    "test_webhook_proof.py",
+    "test_mig_reconfigure.py",
+    "test_mig_consistency.py",
+    "test_queue_growth.py",
+    "test_kueue_webhooks.py",
+    "test_vllm_mode.py",
+    "test_faults.py",
+    "test_api_faults.py",
+    "test_flavor_impact.py",
+    "test_runbook_permissions.py",
+    "test_standins.py",
+    "test_mig_recover.py",
+    "test_drain.py",
+)
 NONE: Mapping[str, Iterable[Rule]] = MappingProxyType({})
+SOON = 1.0  # seconds
+STATE = "gpuctl-system"
 LOGS = pytest.StashKey[Path]()
 
 
@@ -42,6 +65,12 @@ def namespace(bed: Bed) -> Iterator[str]:
 
 
 @pytest.fixture
+def work(bed: Bed, namespace: str) -> Workloads:
+    """Pods of all kinds, in that namespace."""
+    return Workloads(bed, namespace)
+
+
+@pytest.fixture
 def user(bed: Bed) -> Iterator[Callable[..., Path]]:
     """`user(name, rules, namespaced)`: as bed.user, with rights that end with the test."""
     names: list[str] = []
@@ -56,10 +85,49 @@ def user(bed: Bed) -> Iterator[Callable[..., Path]]:
 
 
 @pytest.fixture
+def state_namespace(bed: Bed) -> Iterator[str]:
+    """Where gpuctl keeps its locks and journals; of no run but the test's own."""
+    if not bed.kubectl("get", "namespace", STATE, "--ignore-not-found", "-o", "name"):
+        bed.kubectl("create", "namespace", STATE)
+    forget_runs(bed)
+    yield STATE
+    forget_runs(bed)
+
+
+def forget_runs(bed: Bed) -> None:
+    """No lock and no journal any more, in whatever namespace."""
+    bed.kubectl("delete", "configmaps,leases.coordination.k8s.io", "--all-namespaces", "-l", RUN)
+
+
+@pytest.fixture(scope="module")
+def quick_second_looks() -> Iterator[None]:
+    """What is looked at again after a while is looked at again soon, by gpuctl in this process: the stand-ins
+    are a hundred times quicker than what they stand for."""
+    later = LiveReader.later
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LiveReader, "later", lambda reader, seconds: later(reader, min(seconds, SOON)))
+        yield
+
+
+@pytest.fixture
 def kueue(bed: Bed) -> Iterator[Kueue]:
     """Kueue for a test that breaks it; healthy again for the next one."""
     yield bed.kueue
     bed.kueue.restore()
+
+
+@pytest.fixture
+def busy_queue(bed: Bed, namespace: str) -> Iterator[Queues]:
+    """A queue of somebody's, `busy`, with a Workload that runs and one that waits."""
+    with somebodys_queue(bed, namespace) as made:
+        yield made
+
+
+@pytest.fixture
+def driller(bed: Bed, tmp_path: Path) -> Iterator[Person]:
+    """Who drills by a plan file, and keeps journals where they are kept by default."""
+    with somebody(bed, tmp_path) as found:
+        yield found
 
 
 def require_prerequisites() -> None:
@@ -74,7 +142,10 @@ def require_prerequisites() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the bed is a cluster test, and gets the time to bring it up."""
+    """Whatever uses the bed is a cluster test, and gets the time to bring it up. The longest files go first,
+    so that of several beds none has much to do when the others are done."""
+    turns = {name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: turns.get(item.path.name, len(turns)))
     for item in items:
         if "bed" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)

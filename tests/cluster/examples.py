@@ -61,21 +61,53 @@ def submit(bed: Bed, pods: Iterator[dict[str, object]]) -> None:
     bed.kubectl("create", "-f", "-", input=items)
 
 
-def log_engines(bed: Bed) -> None:
-    """What the simulated nodes answer when they are asked for an engine's log."""
-    file = bed.folder / "engine.log"
-    text = make.eager_log("0.11.0")
+def log_engines(bed: Bed, namespace: str, text: str) -> None:
+    """What the simulated nodes answer when they are asked for the logs of a namespace's engines."""
+    file = bed.folder / f"{namespace}.log"
     file.write_text("".join(f"{STARTED} stdout F {line}\n" for line in text.splitlines()))
     logs: dict[str, Any] = {
         "apiVersion": "kwok.x-k8s.io/v1alpha1",
         "kind": "ClusterLogs",
-        "metadata": {"name": "serving"},
+        "metadata": {"name": namespace},
         "spec": {
-            "selector": {"matchNamespaces": ["serving"]},
+            "selector": {"matchNamespaces": [namespace]},
             "logs": [{"containers": ["vllm"], "logsFile": str(file)}],
         },
     }
     bed.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(logs))
+
+
+def serve_beyond_the_budget(bed: Bed) -> None:
+    """An engine of a version that captures its graphs outside of the budget, which leaves them no room."""
+    log = make.graphs_log("0.11.0", utilization=0.95, took=4.2)
+    estimates = ("Estimated CUDA graph", "Profiling CUDA graph", "CUDA graph pool")
+    lines = [line for line in log.splitlines() if not any(each in line for each in estimates)]
+    log_engines(bed, "chat", "\n".join(lines) + "\n")
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "acme/chat-7b", "--gpu-memory-utilization", "0.95"],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    labels = {"app": "chat"}
+    pod = {
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/hostname": "gpu-02"},
+        "containers": [container],
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat", "namespace": "chat"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    bed.kubectl("create", "namespace", "chat")
+    bed.kubectl("apply", "-f", "-", input=json.dumps(deployment))
+    bed.kubectl("-n", "chat", "rollout", "status", "deployment/chat", "--timeout=60s")
 
 
 def build_healthy(bed: Bed) -> SimulatedNodes:
@@ -86,7 +118,7 @@ def build_healthy(bed: Bed) -> SimulatedNodes:
         gpu_node("gpu-03", strategy="single", profiles=[["3g.40gb"] * 2] * 2),
     )
     serve(bed)
-    log_engines(bed)
+    log_engines(bed, "serving", make.eager_log("0.11.0"))
     bed.kubectl("apply", "--server-side", "-f", str(SCENARIO))
     submit(bed, (job(number, "team-a", "slices", "nvidia.com/mig-1g.10gb", 2) for number in range(2)))
     submit(bed, (job(number, "team-b", "gpus", "nvidia.com/gpu", 2) for number in range(2)))
@@ -103,7 +135,9 @@ def _running(bed: Bed) -> int:
 
 
 def degrade(bed: Bed, nodes: SimulatedNodes) -> None:
-    """A backlog, in it what can never fit, a deleted flavor in use, lost slices, and a dead webhook."""
+    """A backlog, in it what can never fit, a deleted flavor in use, lost slices, an engine without room for
+    its graphs, and a dead webhook."""
+    serve_beyond_the_budget(bed)
     submit(bed, (job(number, "team-a", "slices", "nvidia.com/mig-1g.10gb", 2) for number in range(10, 22)))
     submit(bed, iter([job(30, "team-a", "slices", "nvidia.com/mig-1g.10gb", 6)]))
     bed.kubectl("delete", "resourceflavor", "whole-h100", "--wait=false")

@@ -173,7 +173,7 @@ def test_a_simulated_node_answers_exec_and_logs(
 def test_kueue_heals_a_bundle_unless_its_rotator_is_frozen(bed: Bed, kueue: Kueue) -> None:
     bundle = kueue.bundles()[0]
     kueue.set_bundle(bundle, b"")
-    bed.wait(lambda: kueue.bundles()[0].value == bundle.value, 30, "the rotator's healing")
+    bed.wait(lambda: kueue.bundles()[0].value == bundle.value, 60, "the rotator's healing")
 
     kueue.freeze_rotator()
     kueue.set_bundle(bundle, bundle.value[: len(bundle.value) // 2])

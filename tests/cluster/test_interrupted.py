@@ -20,6 +20,7 @@ from .bed import Bed
 from .bed.faultproxy import Answer, FaultProxy, Late, Stalled
 from .bed.images import BUSYBOX
 from .bed.wait import wait
+from .conftest import forget_runs
 from .gpuctl import PROGRAM
 
 SEED, MOMENTS, LONGEST = 4, 12, 4.0  # LONGEST: seconds until the latest of the moments
@@ -90,6 +91,7 @@ def is_clean(ended: Ended) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def something_to_read(bed: Bed) -> Iterator[None]:
+    forget_runs(bed)
     with scene(bed):
         yield
 

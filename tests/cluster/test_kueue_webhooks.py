@@ -51,8 +51,8 @@ def write_bundles(
     kueue: Kueue, resource: str, change: Callable[[bytes], bytes], first: int | None = None
 ) -> None:
     kueue.freeze_rotator()
-    for bundle in [each for each in kueue.bundles() if each.resource == resource][:first]:
-        kueue.set_bundle(bundle, change(bundle.value))
+    bundles = [each for each in kueue.bundles() if each.resource == resource][:first]
+    kueue.set_bundles(bundles, change(bundles[0].value))  # they are all alike
 
 
 def empty(kueue: Kueue) -> None:
@@ -78,7 +78,13 @@ def no_replicas(kueue: Kueue) -> None:
     kueue.scale(0)
 
 
+RECREATE: dict[str, object] = {"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}}
+
+
 def killed(kueue: Kueue) -> None:
+    """Started anew, and not ready for as long as it takes to look."""
+    delay = "/spec/template/spec/containers/0/readinessProbe/initialDelaySeconds"
+    _patch_deployment(kueue, [RECREATE, {"op": "replace", "path": delay, "value": 600}])
     kueue.restart()
 
 
@@ -91,7 +97,7 @@ def crashing_rollout(kueue: Kueue) -> None:
 
 def crash_looping(kueue: Kueue) -> None:
     """The same without an old pod."""
-    _patch_deployment(kueue, [{"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}}])
+    _patch_deployment(kueue, [RECREATE])
     crashing_rollout(kueue)
 
 
@@ -202,6 +208,7 @@ def test_a_healthy_kueue_is_clean_and_was_only_read(bed: Bed, kueue: Kueue) -> N
 def test_each_fault_is_found_live_and_in_its_snapshot_and_gone_when_healed(
     bed: Bed, kueue: Kueue, fault: Fault, tmp_path: Path
 ) -> None:
+    before = _deployed(kueue)
     fault.break_it(kueue)
     snapshot = tmp_path / "moment.tar.gz"
     live = check("kueue-webhooks", "--save", str(snapshot), kubeconfig=bed.kubeconfig)
@@ -211,9 +218,16 @@ def test_each_fault_is_found_live_and_in_its_snapshot_and_gone_when_healed(
     assert live.code == fault.code
     _same(live, check("kueue-webhooks", "--from", str(snapshot)))
     kueue.restore()
+    assert _deployed(kueue) == before, "the next test finds it as this one did"
     healed = check("kueue-webhooks", kubeconfig=bed.kubeconfig)
     assert (healed.code, healed.found()) == (0, set()), healed.findings()
     kueue.kubectl("-n", "default", "delete", "localqueue", "read-me", "--ignore-not-found")
+
+
+def _deployed(kueue: Kueue) -> dict[str, object]:
+    found = kueue.kubectl("-n", kueue.namespace, "get", "deployment", kueue.deployment, "-o", "json")
+    spec: dict[str, object] = json.loads(found)["spec"]
+    return spec
 
 
 def _same(live: Answer, stored: Answer) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders.gpus import CONFIG, OPERANDS, SEVEN, config_map, operand_set
-from tests.cluster.bed import Bed
+from tests.builders.gpus import CONFIG, OPERANDS, SEVEN, config_map, operand_set, pod
+from tests.cluster.bed import Bed, build
 from tests.cluster.bed.simulated import NAMESPACE, GpuNode, SimulatedNodes, gpu_node
 from tests.cluster.standins import faults, nvidia_smi
 from tests.cluster.standins.state import A100, H100, Gpu
@@ -92,6 +95,11 @@ def pairs() -> dict[str, tuple[GpuNode, set[str], GpuNode]]:
 
     def off(name: str, count: int = 2) -> GpuNode:
         return gpu_node(name, profiles=[None] * count)
+
+    def using(name: str, mebibytes: int) -> GpuNode:
+        node = sliced(name)
+        gpu = H100.gpu(0, SEVEN, node=name, used={"9": mebibytes})
+        return replace(node, state=replace(node.state, gpus=(gpu,)))
 
     def pending(name: str, index: int, mode: str) -> Gpu:
         return replace(H100.gpu(index, None, node=name), mig_pending=mode)
@@ -182,6 +190,18 @@ def pairs() -> dict[str, tuple[GpuNode, set[str], GpuNode]]:
                 mig_1g__10gb=14,
             ),
         ),
+        "unhealthy": (sliced("unhealthy-bad"), {"MIG008"}, sliced("unhealthy-good")),
+        "hand": (
+            labelled(gpu_node("hand-bad", strategy="none"), {"mig-1g.5gb.count": "7"}),
+            {"MIG018"},
+            gpu_node("hand-good", strategy="none"),
+        ),
+        "manager": (
+            labelled(sliced("manager-bad"), {"gpu.deploy.mig-manager": "false"}),
+            {"MIG019"},
+            labelled(off("manager-good"), {"gpu.deploy.mig-manager": "false"}),
+        ),
+        "memory": (using("memory-bad", 12000), {"MIG033"}, using("memory-good", 9984)),
         "me": (
             sliced("me-bad", config="with-media"),
             {"MIG015"},
@@ -206,8 +226,17 @@ def fleet(bed: Bed, nodes: SimulatedNodes) -> dict[str, tuple[GpuNode, set[str],
     made = pairs()
     nodes.add(*(node for bad, _, good in made.values() for node in (bad, good)), timeout=300)
     serve(bed)
-    count = 2 * len(made)
-    bed.wait(lambda: operand_pods(bed) >= count * (len(OPERANDS) - 1), 300, "pods of the operands")
+    unhealthy = {"status": {"allocatable": {"nvidia.com/mig-1g.10gb": "6"}}}
+    patch = ("patch", "node", "unhealthy-bad", "--subresource=status", "--type=merge", "-p")
+    bed.kubectl(*patch, json.dumps(unhealthy))
+    wanted = sum(
+        node.labels.get(f"{PREFIX}gpu.deploy.{name}") == "true"
+        for bad, _, good in made.values()
+        for node in (bad, good)
+        for name in OPERANDS
+        if name != "driver"
+    )
+    bed.wait(lambda: operand_pods(bed) >= wanted, 300, "pods of the operands")
     return made
 
 
@@ -269,6 +298,47 @@ def test_a_snapshot_gives_the_same_findings_as_the_live_run(
     assert (path / "nodes" / "me-good" / "nvidia-smi-L.txt").read_text().startswith("GPU 0:")
 
 
+def make_namespace(bed: Bed, name: str) -> None:
+    """A namespace in which pods can be made: not before it has its account."""
+    bed.kubectl("create", "namespace", name)
+    there = ("-n", name, "get", "serviceaccount", "--ignore-not-found", "default")
+    bed.wait(lambda: bool(bed.kubectl(*there)), 60, f"the account of namespace {name}")
+
+
+@pytest.fixture
+def team(bed: Bed) -> Iterator[str]:
+    """A namespace for pods."""
+    make_namespace(bed, "mig-team")
+    yield "mig-team"
+    bed.kubectl("delete", "namespace", "mig-team", "--wait=false")
+
+
+@pytest.mark.timeout(LONG)
+def test_pods_that_see_hold_and_wait_for_what_they_should_not(
+    bed: Bed, fleet: dict[str, Any], team: str
+) -> None:
+    node = "capacity-good"
+    pods = [
+        pod("sees-bad", node, env={"NVIDIA_VISIBLE_DEVICES": "all"}, namespace=team),
+        pod("sees-good", node, env={"NVIDIA_VISIBLE_DEVICES": "void"}, namespace=team),
+        pod("holds-bad", node, asks={"nvidia.com/mig-3g.40gb": 1}, namespace=team),
+        pod("holds-good", node, asks={"nvidia.com/mig-1g.10gb": 1}, namespace=team),
+        pod("waits-bad", "", asks={"nvidia.com/A100-40GB-MIG-1g.5gb": 1}, namespace=team),
+        pod("waits-good", "", asks={"nvidia.com/mig-1g.10gb": 1}, namespace=team),
+    ]
+    bed.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    holding = ("sees-bad", "sees-good", "holds-bad", "holds-good")
+    bed.kubectl("-n", team, "wait", "--for=jsonpath={.status.phase}=Running", "--timeout=120s",
+                *(f"pod/{name}" for name in holding))  # fmt: skip
+    found = codes(report(bed.kubeconfig, "--node", node, "--probe", "none"))
+    assert {name: found.get(name, set()) for name in ("sees-bad", "holds-bad", "waits-bad")} == {
+        "sees-bad": {"MIG023"},
+        "holds-bad": {"MIG022"},
+        "waits-bad": {"MIG032"},
+    }
+    assert not {name for name in found if name.endswith("-good")}
+
+
 def fingerprints(check: dict[str, Any]) -> set[str]:
     return {finding["fingerprint"] for assertion in check["assertions"] for finding in assertion["findings"]}
 
@@ -310,8 +380,16 @@ def test_a_hundred_nodes_are_looked_into_in_one_wave(bed: Bed, nodes: SimulatedN
 # The real node
 
 
+@pytest.fixture(scope="module")
+def probes(bed: Bed) -> Iterator[None]:
+    """The namespace of debug pods. Whether privileged ones may be there is for each test to say."""
+    make_namespace(bed, PROBES)
+    yield
+    bed.kubectl("delete", "namespace", PROBES, "--wait=false")
+
+
 @pytest.fixture
-def worker(bed: Bed) -> Iterator[str]:
+def worker(bed: Bed, probes: None) -> Iterator[str]:
     """The real node as a GPU node: labels, capacity, and a stand-in for nvidia-smi on its host."""
     node = gpu_node(bed.node, profiles=[SEVEN], config="all-1g.10gb")
     state = bed.host / nvidia_smi.STATE.lstrip("/")
@@ -321,12 +399,11 @@ def worker(bed: Bed) -> Iterator[str]:
         "label", "node", bed.node, "--overwrite", *(f"{name}={text}" for name, text in labels.items())
     )
     offer(bed, {name: count for name, count in node.capacity.items() if name.startswith(PREFIX)})
-    bed.kubectl("create", "namespace", PROBES)
-    bed.kubectl("label", "namespace", PROBES, "pod-security.kubernetes.io/enforce=privileged")
+    bed.kubectl("label", "namespace", PROBES, "--overwrite", "pod-security.kubernetes.io/enforce=privileged")
     yield bed.node
     bed.kubectl("label", "node", bed.node, *(f"{name}-" for name in labels))
     offer(bed, {name: None for name in node.capacity if name.startswith(PREFIX)})
-    bed.kubectl("delete", "namespace", PROBES)
+    bed.kubectl("-n", PROBES, "delete", "pods", "--all")
     state.unlink()
 
 
@@ -360,34 +437,125 @@ def test_without_a_word_no_pod_is_made(bed: Bed, worker: str) -> None:
 
 
 def test_exec_into_a_driver_pod_of_the_real_kubelet(bed: Bed, worker: str) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "driver",
-            "namespace": PROBES,
-            "labels": {"app.kubernetes.io/component": "nvidia-driver"},
-        },
-        "spec": {
-            "nodeName": worker,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [
-                {
-                    "name": "nvidia-driver-ctr",
-                    "image": IMAGE,
-                    "command": ["sleep", "3600"],
-                    "securityContext": {"privileged": True},
-                    "volumeMounts": [{"name": "host", "mountPath": "/host"}],
-                }
-            ],
-            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
-        },
-    }
-    bed.kubectl("apply", "-f", "-", input=json.dumps(pod))
+    labels = {"app.kubernetes.io/component": "nvidia-driver"}
+    driver = on_the_host(worker, "driver", labels, ["sleep", "3600"])
+    bed.kubectl("apply", "-f", "-", input=json.dumps(driver))
     bed.kubectl("-n", PROBES, "wait", "--for=condition=Ready", "pod/driver", "--timeout=60s")
     check = report(bed.kubeconfig, "--node", worker, "--probe", "exec")
     assert verdicts(check)["true-capacity"] == "pass"
     assert verdicts(check)["kept-memory"] == "pass"
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [(b"y\n", "pass"), (b"n\n", "not-proven")])
+def test_on_a_terminal_the_person_is_asked_once(
+    bed: Bed, worker: str, tmp_path: Path, answer: bytes, verdict: str
+) -> None:
+    terminal, its = pty.openpty()
+    file = tmp_path / "report.json"
+    limits = ("--probe-timeout", "90s", "--deadline", "240s", *DEBUG[2:])
+    running = subprocess.Popen(
+        [GPUCTL, "check", "mig-consistency", "--node", worker, "-o", f"json={file}", *limits],
+        env={**os.environ, "KUBECONFIG": str(bed.kubeconfig), "TERM": "dumb"},
+        stdin=its, stdout=its, stderr=its,
+    )  # fmt: skip
+    os.close(its)
+    shown = on_the_terminal(terminal, b"to agree", 90)
+    assert debug_pods(bed) == []
+    os.write(terminal, answer)
+    shown += on_the_terminal(terminal, b"\x00", 180)
+    running.wait(60)
+    os.close(terminal)
+    assert shown.count(b"1 node has no pod with nvidia-smi") == 1, shown
+    assert verdicts(json.loads(file.read_text())["checks"][0])["true-capacity"] == verdict
+    assert debug_pods(bed) == []
+
+
+def on_the_terminal(terminal: int, until: bytes, seconds: float) -> bytes:
+    """What a terminal shows, up to some words or the end of who writes."""
+    shown = b""
+    ends = time.monotonic() + seconds
+    while until not in shown and time.monotonic() < ends:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        try:
+            shown += os.read(terminal, 4096) if ready else b""
+        except OSError:
+            break
+    return shown
+
+
+SLICES = "gpuctl.dev/mig-slice"
+
+
+@pytest.fixture
+def device_plugin(bed: Bed, worker: str) -> Iterator[None]:
+    """A device plugin on the real kubelet, with the slices of the stand-in: under a name of its own, for the
+    kubelet goes on reporting a name when its plugin is gone."""
+    build.ensure((build.DEVICE_PLUGIN,))
+    program = bed.host / "var/tmp/device-plugin"
+    shutil.copy(build.DEVICE_PLUGIN.binary(), program)
+    uuids = uuids_of(gpu_node(worker, profiles=[SEVEN]))
+    command = ["chroot", "/host", "/var/tmp/device-plugin", SLICES, *uuids]
+    bed.kubectl("apply", "-f", "-", input=json.dumps(on_the_host(worker, "plugin", {}, command)))
+    bed.wait(lambda: offered(bed, worker) == str(len(uuids)), 60, "the plugin's devices")
+    yield
+    program.unlink()
+
+
+def uuids_of(node: GpuNode) -> list[str]:
+    return [
+        each.uuid
+        for gpu in node.state.gpus
+        for instance in gpu.instances
+        for each in instance.compute_instances
+    ]
+
+
+def offered(bed: Bed, node: str) -> str:
+    status = json.loads(bed.kubectl("get", "node", node, "-o", "json"))["status"]
+    return str(status["allocatable"].get(SLICES, ""))
+
+
+def on_the_host(node: str, name: str, labels: dict[str, str], command: list[str]) -> dict[str, Any]:
+    """A privileged pod with the host's root."""
+    container = {
+        "name": "nvidia-driver-ctr",
+        "image": IMAGE,
+        "command": command,
+        "securityContext": {"privileged": True},
+        "volumeMounts": [{"name": "host", "mountPath": "/host"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": PROBES, "labels": labels},
+        "spec": {
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        },
+    }
+
+
+@pytest.mark.timeout(LONG)
+def test_the_kubelet_tells_who_holds_a_slice_and_of_what_is_gone(
+    bed: Bed, worker: str, device_plugin: None
+) -> None:
+    holder = pod("holder", worker, asks={SLICES: 1}, namespace=PROBES)
+    holder["spec"]["containers"][0] |= {"image": IMAGE, "command": ["sleep", "3600"]}
+    holder["spec"] |= {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 0}
+    bed.kubectl("apply", "-f", "-", input=json.dumps(holder))
+    bed.kubectl("-n", PROBES, "wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+    shown = gpuctl(bed.kubeconfig, "mig", "show", worker, "-o", "json", *DEBUG, code=0)
+    (node,) = json.loads(shown.stdout)["nodes"]
+    slices = node["gpus"][0]["slices"]
+    assert (
+        sorted(str(each.get("holders", [])) for each in slices) == ["['gpuctl-probes/holder']"] + ["[]"] * 6
+    )
+    assert {each["toldBy"] for each in slices} == {"kubelet"}
+    gpu_node("sliced-anew", profiles=[SEVEN]).state.write(bed.host / nvidia_smi.STATE.lstrip("/"))
+    assert codes(report(bed.kubeconfig, "--node", worker, *DEBUG))["holder"] == {"MIG022"}
 
 
 def test_a_privileged_pod_that_the_namespace_refuses_is_not_proven_and_says_what_to_do(
@@ -400,10 +568,10 @@ def test_a_privileged_pod_that_the_namespace_refuses_is_not_proven_and_says_what
 
 
 def test_an_interrupted_run_leaves_no_debug_pod(bed: Bed, worker: str) -> None:
-    gpu_node(worker, profiles=[SEVEN]).failing(faults.hang(60)).state.write(
+    gpu_node(worker, profiles=[SEVEN]).failing(faults.hang(300)).state.write(
         bed.host / nvidia_smi.STATE.lstrip("/")
     )
-    running = start(bed, worker, "30s")
+    running = start(bed, worker, "110s")
     bed.wait(lambda: bool(debug_pods(bed)), 60, "a debug pod")
     running.send_signal(signal.SIGINT)
     assert running.wait(30) == 130
@@ -418,12 +586,19 @@ def test_what_a_killed_run_left_is_swept_by_the_next(bed: Bed, worker: str) -> N
     bed.wait(lambda: bool(debug_pods(bed)), 60, "a debug pod")
     running.kill()
     running.wait()
-    left = debug_pods(bed)
-    assert left
+    (left,) = debug_pods(bed)
     gpu_node(worker, profiles=[SEVEN]).state.write(bed.host / nvidia_smi.STATE.lstrip("/"))
-    time.sleep(36)  # its own deadline: 2 s and half a minute
+    bring_forward_the_end_of(bed, left)
     gpuctl(bed.kubeconfig, "check", "mig-consistency", "--node", worker, *DEBUG)
     assert debug_pods(bed) == []
+
+
+def bring_forward_the_end_of(bed: Bed, pod: str) -> None:
+    """Until the kubelet has ended it: it was to live for 2 s and half a minute."""
+    one = ("-n", PROBES, "pod", pod)
+    assert bed.kubectl("get", *one, "-o", "jsonpath={.spec.activeDeadlineSeconds}") == "32"
+    bed.kubectl("patch", *one, "--type=merge", "-p", json.dumps({"spec": {"activeDeadlineSeconds": 3}}))
+    bed.kubectl("wait", *one[:2], f"pod/{pod}", "--for=jsonpath={.status.phase}=Failed", "--timeout=60s")
 
 
 def start(bed: Bed, node: str, timeout: str) -> subprocess.Popen[str]:
@@ -436,13 +611,15 @@ def start(bed: Bed, node: str, timeout: str) -> subprocess.Popen[str]:
     )
 
 
-def test_without_permission_to_exec_the_rest_is_judged(
+def test_without_permission_to_exec_or_to_make_pods_the_rest_is_judged(
     bed: Bed, fleet: dict[str, Any], user: Callable[..., Path]
 ) -> None:
     reading = user("mig-reader", READS)
-    check = report(reading, "--node", "failed-bad")
-    assert verdicts(check)["true-capacity"] == "not-proven"
-    assert verdicts(check)["carried-out"] == "fail"
+    for way in ((), ("--probe", "exec"), DEBUG):
+        check = report(reading, "--node", "failed-bad", *way)
+        assert verdicts(check)["true-capacity"] == "not-proven", way
+        assert verdicts(check)["carried-out"] == "fail", way
+    assert debug_pods(bed) == []
 
 
 def test_the_printed_role_is_enough_and_nothing_else_is_done(bed: Bed, fleet: dict[str, Any]) -> None:

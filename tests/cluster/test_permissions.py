@@ -36,7 +36,6 @@ GRANTS = {str(grant.rule): grant for grant in grants([CHECK])}
 RULES = list(GRANTS)
 TRYING = "create resourceflavors.kueue.x-k8s.io"
 NOT_JUDGED = {"unknown", "not-proven"}
-POLICY_NAME = "gpuctl-dry-runs-only"
 QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "LocalQueue",
@@ -229,7 +228,7 @@ def test_the_account_can_create_in_dry_runs_only(bed: Bed, account: Path, flavor
     def tried(*flags: str) -> str:
         return as_it("create", "-f", "-", "--validate=false", *flags, input=flavors, check=False)
 
-    wait(lambda: "dry runs only" in tried(), 30, "the policy to hold")
+    wait(lambda: "dry runs only" in tried(), 60, "the policy to hold")
     stored = bed.kubectl("get", "resourceflavors", "-o", "name")
     assert "created (server dry run)" in tried("--dry-run=server")
     assert "dry runs only" in tried()

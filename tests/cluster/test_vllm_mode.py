@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,106 @@ def test_a_memory_baseline(bed: Bed, namespace: str, tmp_path: Path) -> None:
     ready(bed, namespace, "chat")
     result = run("vllm", f"{namespace}/chat", "--memory-baseline", str(file), kubeconfig=bed.kubeconfig)
     assert "KV cache 4.10 to 2.00 GiB" in result.stdout
+
+
+# Engines that are asked themselves
+
+ANSWERS = "cat /start/log; httpd -f -p 8000 -h /start"
+HANGS = "cat /start/log; while true; do sleep 1000 | nc -l -p 8000 >/state/heard; done"
+SILENT = "cat /start/log; sleep 1000000"
+METRICS = """\
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 12.0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.991
+vllm:num_preemptions_total{engine="0",model_name="m"} 7.0
+"""
+
+
+def asked(name: str, does: str, extra: str = "") -> list[dict[str, Any]]:
+    """An engine whose process is one of vLLM's by its command line; flags come from where nobody reads."""
+    items = engine(name, make.ROTATED)
+    items[0]["data"] |= {
+        "vllm": f"#!/bin/sh\n{does}\n",
+        "version": json.dumps({"version": "0.21.0"}),
+        "metrics": METRICS,
+        "extra": extra,
+    }
+    items[1]["spec"]["volumes"][0]["configMap"]["defaultMode"] = 0o755
+    (container,) = items[1]["spec"]["containers"]
+    hidden = {"configMapKeyRef": {"name": name, "key": "extra"}}
+    container["env"] = [{"name": "EXTRA", "valueFrom": hidden}]
+    container["command"] = [
+        "/bin/sh",
+        "-c",
+        "exec /start/vllm serve acme/chat-7b --max-model-len 8192 $EXTRA",
+    ]
+    return items
+
+
+def test_engines_are_asked_only_where_a_person_says_so(bed: Bed, namespace: str) -> None:
+    apply(bed, namespace, *asked("chat", ANSWERS, "--enforce-eager"))
+    ready(bed, namespace, "chat")
+    begin = datetime.now(UTC)
+    silent = engines(bed, namespace)["chat"]
+    assert "$EXTRA is not known" in silent["modeUnknown"]
+    told = engines(bed, namespace, "--vllm-http", "--vllm-exec")["chat"]
+    assert told["version"] == "0.21.0"
+    assert told["load"] == {
+        "running": 3, "waiting": 12, "kvUsagePercent": 99.1, "preemptions": 7, "source": "/metrics"
+    }  # fmt: skip
+    assert (told["mode"]["graphs"], told["mode"]["confidence"]) == (False, "inferred")
+    assert "on the command line of its process" in told["askedForEager"]
+    uris = [event.uri for event in bed.audit.requests(since=begin) if "/proxy/" in event.uri]
+    assert {uri.rpartition("/proxy")[2].partition("?")[0] for uri in uris if f"/{namespace}/" in uri} == {
+        "/version", "/metrics", "/server_info"
+    }  # fmt: skip
+
+
+def test_an_engine_that_hangs_costs_its_own_answers(bed: Bed, namespace: str, tmp_path: Path) -> None:
+    apply(bed, namespace, *asked("chat", ANSWERS), *asked("hangs", HANGS), *asked("deaf", SILENT))
+    ready(bed, namespace, "chat", "hangs", "deaf")
+    where = tmp_path / "snapshot"
+    started = time.monotonic()
+    live = check(
+        "vllm-mode",
+        "-n",
+        namespace,
+        "--vllm-http",
+        "--vllm-exec",
+        "--save",
+        str(where),
+        kubeconfig=bed.kubeconfig,
+    )
+    assert time.monotonic() - started < 45, "twenty seconds for the one that hangs"
+    assert live.verdicts()["answering-engines"] == "unknown"
+    assert live.verdicts()["readable-command-lines"] == "pass"
+    assert live.verdicts()["known-modes"] == "pass"
+    (found,) = live.report["checks"]
+    (asking,) = [each for each in found["assertions"] if each["id"] == "answering-engines"]
+    gaps = {each["object"]: each["reason"] for each in asking["unknown"]}
+    assert gaps == {
+        f"Pod {namespace}/hangs container vllm": "timeout",
+        f"Pod {namespace}/deaf container vllm": "server-error",
+    }
+    again = check("vllm-mode", "--from", str(where))
+    assert again.verdicts() == live.verdicts()
+    assert again.fingerprints() == live.fingerprints()
+
+
+def test_the_permission_to_ask_is_named(bed: Bed, namespace: str, user: Callable[..., Path]) -> None:
+    apply(bed, namespace, *asked("chat", ANSWERS))
+    ready(bed, namespace, "chat")
+    rules = [
+        {"apiGroups": ["", "apps"], "verbs": ["get", "list"],
+         "resources": ["pods", "pods/log", "nodes", "services", "configmaps", "deployments"]},
+    ]  # fmt: skip
+    limited = user("no-proxy", rules)
+    answer = check("vllm-mode", "-n", namespace, "--vllm-http", "--vllm-exec", kubeconfig=limited)
+    assert answer.verdicts()["answering-engines"] == "not-proven"
+    assert answer.verdicts()["readable-command-lines"] == "not-proven"
+    text = json.dumps(answer.report)
+    assert f"get pods/proxy in namespace {namespace}" in text
+    assert f"create pods/exec in namespace {namespace}" in text
 
 
 # 500 engines

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -39,7 +40,8 @@ class AuditLog:
         self, *, since: datetime | None = None, user: str | None = None, user_agent_prefix: str = ""
     ) -> list[AuditEvent]:
         """The requests in the order they came, each once."""
-        latest = {entry["auditID"]: _event(entry) for entry in self._entries()}
+        marks = [_text("userAgent", user_agent_prefix), *([_text("username", user)] if user else [])]
+        latest = {entry["auditID"]: _event(entry) for entry in self._entries(since, marks)}
         return sorted(
             (
                 event
@@ -51,11 +53,61 @@ class AuditLog:
             key=lambda event: event.at,
         )
 
-    def _entries(self) -> Iterator[dict[str, Any]]:
-        with self.file.open() as lines:
+    def _entries(self, since: datetime | None, marks: list[bytes]) -> Iterator[dict[str, Any]]:
+        """Those that may be wanted: most lines of a long log need not be parsed to be passed over."""
+        earliest = f"{since.astimezone(UTC):{_TIME}}".encode() if since else b""
+        with self.file.open("rb") as lines:
             for line in lines:
-                if line.endswith("\n"):  # else it is being written
+                if not line.endswith(b"\n"):  # it is being written
+                    return
+                if _received(line) >= earliest and all(mark in line for mark in marks):
                     yield json.loads(line)
+
+
+@dataclass
+class WritesSeen:
+    """The requests of one program that change something: read on, each time, from where the log ended."""
+
+    file: Path
+    agent: str
+    _events: dict[str, AuditEvent] = field(default_factory=dict)
+    _read: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def all(self) -> list[AuditEvent]:
+        """All of them so far, in the order they came."""
+        with self._lock:
+            self._read_on()
+            return sorted(self._events.values(), key=lambda event: event.at)
+
+    def _read_on(self) -> None:
+        agent = _text("userAgent", self.agent)
+        with self.file.open("rb") as lines:
+            lines.seek(self._read)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return
+                self._read += len(line)
+                if agent in line and any(verb in line for verb in _CHANGES):
+                    entry = json.loads(line)
+                    self._events[entry["auditID"]] = _event(entry)
+
+
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # always so many digits: as text they sort like times
+_RECEIVED = b'"requestReceivedTimestamp":"'
+
+
+def _received(line: bytes) -> bytes:
+    """When the request of a line came."""
+    return line.partition(_RECEIVED)[2].partition(b'"')[0]
+
+
+def _text(name: str, beginning: str) -> bytes:
+    """How a line has a field with this text, or one that begins with it."""
+    return f'"{name}":"{beginning}'.encode()
+
+
+_CHANGES = tuple(f'"verb":"{each}"'.encode() for each in ("create", "patch", "update", "delete"))
 
 
 def _event(entry: dict[str, Any]) -> AuditEvent:

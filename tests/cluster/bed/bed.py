@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from . import node
+from .api import Api
 from .audit import AuditLog
 from .control_plane import ControlPlane, Trust
 from .kubectl import Kubectl
@@ -67,7 +68,7 @@ class Bed:
 
     @cached_property
     def kueue(self) -> Kueue:
-        return Kueue(self.kubectl, self.folder / "kueue")
+        return Kueue(self.kubectl, Api(self.control_plane), self.folder / "kueue")
 
     @cached_property
     def users(self) -> Users:

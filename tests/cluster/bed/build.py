@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -44,9 +45,17 @@ class Component:
         digest = hashlib.sha256()
         for part in (self.package, go_version(), *self.flags()):
             digest.update(part.encode() + b"\0")
-        for file in ("go.mod", "go.sum"):
+        for file in ("go.mod", "go.sum", *self._own()):
             digest.update((self.folder / file).read_bytes())
         return digest.hexdigest()[:16]
+
+    def _own(self) -> list[str]:
+        """The source files of a program of our own, which lies beside the go.mod."""
+        if not self.package.startswith("./"):
+            return []
+        return sorted(
+            str(file.relative_to(self.folder)) for file in (self.folder / self.package).glob("*.go")
+        )
 
     def binary(self) -> Path:
         return cache_folder() / f"{self.name}-{self.key()}"
@@ -81,6 +90,7 @@ APISERVER = _kubernetes("kube-apiserver")
 CONTROLLER_MANAGER = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")
 KUBELET = _kubernetes("kubelet")
+DEVICE_PLUGIN = Component("device-plugin", "kubernetes", "./device-plugin")  # for tests that need one
 KUEUE = Component("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue")
 KWOK = Component("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 ALL = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBELET, KUEUE, KWOK)
@@ -107,12 +117,25 @@ def source(module: str, path: str) -> Path:
 
 def ensure(components: tuple[Component, ...] = ALL) -> None:
     """Build what the cache lacks. A second caller waits for the first and finds its work done."""
-    if all(component.binary().exists() for component in components):
+    if not _missing(components):
         return
-    with _alone():
-        for component in components:
-            if not component.binary().exists():
-                _build(component)
+    with _alone(), ThreadPoolExecutor(1) as meanwhile:
+        modules: dict[str, Component] = {}
+        for component in _missing(components):
+            modules.setdefault(component.module, component)
+        for component in [*modules.values()][1:]:
+            meanwhile.submit(_fetch, component)
+        for component in _missing(components):
+            _build(component)
+
+
+def _missing(components: tuple[Component, ...]) -> list[Component]:
+    return [each for each in components if not each.binary().exists()]
+
+
+def _fetch(component: Component) -> None:
+    """Download what it is made from, ahead of the compiler, which would wait for it."""
+    _go("list", "-deps", "-f", "{{with .Module}}{{end}}", component.package, folder=component.folder)
 
 
 def _build(component: Component) -> None:

@@ -165,6 +165,8 @@ class ControlPlane:
             "service-account-private-key-file": self.trust.folder / "service-accounts.key",
             "use-service-account-credentials": "true",
             "cluster-cidr": PODS,
+            "kube-api-qps": 200,  # many simulated nodes at once are not to wait for its own throttle
+            "kube-api-burst": 400,
         }
 
     def _start_controller(self, name: str, component: build.Component, flags: dict[str, object]) -> Process:

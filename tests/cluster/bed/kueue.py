@@ -2,32 +2,50 @@
 
 import base64
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from . import build, images
-from .kubectl import Kubectl, KubectlError
+from .api import APPLY, JSON_PATCH, Api, ApiError, Object
+from .kubectl import Kubectl
 from .wait import TooLong, wait
 
 MODULE = "sigs.k8s.io/kueue"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+CRDS = "crds"
+COLLECTIONS = {
+    **{each: f"/apis/admissionregistration.k8s.io/v1/{each}" for each in CONFIGURATIONS},
+    CRDS: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+}
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+FLAVORS = "/apis/kueue.x-k8s.io/v1beta1/resourceflavors"  # not as they are stored: reading takes a conversion
+AT_ONCE = 4  # objects of its manifests
 CONVERSION = "/spec/conversion/webhook"
 KUEUES = "app.kubernetes.io/name=kueue"
 MANAGER = "control-plane=controller-manager"
 READING = ("get", "list", "watch")
 CARRIERS_OF_BUNDLES = {"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
+CRD_AS_TEXT = re.compile("^kind: CustomResourceDefinition$", re.MULTILINE)
+LOOKS_EVERY = 0.5  # seconds
 SLOW_TO_HEAL = 30  # seconds, after which the manager is started anew
 
 _CONTAINER = "/spec/template/spec/containers/0"
 _DEPLOYMENT_PATCH = [
+    {"op": "add", "path": "/spec/strategy", "value": {"type": "RollingUpdate"}},  # to be put right, too
     {"op": "replace", "path": f"{_CONTAINER}/image", "value": images.KUEUE},
     {"op": "replace", "path": f"{_CONTAINER}/imagePullPolicy", "value": "Never"},
     {"op": "replace", "path": f"{_CONTAINER}/readinessProbe/periodSeconds", "value": 1},  # less waiting
+    # On a busy machine an answer may take longer than the usual second: that is not a manager that is down.
+    {"op": "add", "path": f"{_CONTAINER}/readinessProbe/timeoutSeconds", "value": 10},
+    {"op": "add", "path": f"{_CONTAINER}/livenessProbe/timeoutSeconds", "value": 10},
     {"op": "replace", "path": f"{_CONTAINER}/resources/limits/memory", "value": "4Gi"},  # see load.py
 ]
 OVERLAY = {
@@ -53,6 +71,7 @@ class Kueue:
     """The bed's Kueue."""
 
     kubectl: Kubectl
+    api: Api
     folder: Path
     namespace: str = "kueue-system"
     deployment: str = "kueue-controller-manager"
@@ -80,22 +99,24 @@ class Kueue:
 
     def restore(self) -> None:
         """Healthy again, after whatever a test has done to it."""
-        self.apply()
+        self._put_right()
+        self._give_bundles_back()
         try:
-            wait(self.healthy, SLOW_TO_HEAL, "Kueue's own healing")
+            wait(self.healthy, SLOW_TO_HEAL, "Kueue's own healing", every=LOOKS_EVERY)
         except TooLong:
             self.restart()
             self.wait_healthy()
 
     def wait_healthy(self, timeout: float = 180) -> None:
-        wait(self.healthy, timeout, "a healthy Kueue: available, its caBundles its own, webhooks answering")
+        what = "a healthy Kueue: available, its caBundles its own, webhooks answering"
+        wait(self.healthy, timeout, what, every=LOOKS_EVERY)
 
     def healthy(self) -> bool:
         """Available, every caBundle is its Secret's, and the API services and webhooks answer."""
-        signs = (self._available, self._bundles_agree, self._api_services_answer, self._webhooks_answer)
+        signs = (self._available, self._api_services_answer, self._webhooks_answer, self._bundles_agree)
         try:
             return all(sign() for sign in signs)
-        except KubectlError:
+        except (ApiError, OSError):
             return False
 
     def bundles(self) -> list[Bundle]:
@@ -104,9 +125,17 @@ class Kueue:
 
     def set_bundle(self, bundle: Bundle, value: bytes) -> None:
         """Write a caBundle; while Kueue may, it soon writes its own again (see freeze_rotator)."""
+        self.set_bundles([bundle], value)
+
+    def set_bundles(self, bundles: Iterable[Bundle], value: bytes) -> None:
+        """The same for many of them, those of an object at once."""
         encoded = base64.b64encode(value).decode()
-        patch = [{"op": "add", "path": f"{bundle.path}/caBundle", "value": encoded}]
-        self.kubectl("patch", bundle.resource, bundle.name, "--type=json", "-p", json.dumps(patch))
+        patches: dict[str, list[dict[str, str]]] = {}
+        for each in bundles:
+            step = {"op": "add", "path": f"{each.path}/caBundle", "value": encoded}
+            patches.setdefault(f"{COLLECTIONS[each.resource]}/{each.name}", []).append(step)
+        for path, steps in patches.items():
+            self.api.patch(path, steps, JSON_PATCH)
 
     def freeze_rotator(self) -> None:
         """Take its right to write caBundles, so that a broken one stays as it is."""
@@ -131,26 +160,54 @@ class Kueue:
         names = self._in_namespace("get", "pods", "-l", MANAGER, "-o", "name")
         return [name.removeprefix("pod/") for name in names.split()]
 
+    @cached_property
+    def _but_crds(self) -> list[Object]:
+        """What the manifests have but CRDs, of which tests change nothing but caBundles: to put them anew is
+        most of the work of the API server, which compiles all their rules each time."""
+        parts = self.manifests.read_text().split("\n---\n")
+        others = (each for each in parts if not CRD_AS_TEXT.search(each))
+        return [yaml.load(each, yaml.CSafeLoader) for each in others]
+
+    def _put_right(self) -> None:
+        """As `apply` does, many at once."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for applied in [pool.submit(self._apply_one, each) for each in self._but_crds]:
+                applied.result()
+
+    def _apply_one(self, item: Object) -> None:
+        self.api.patch(_path(item), item, APPLY, fieldManager="kubectl", force="true")
+
+    def _give_bundles_back(self) -> None:
+        """Its rotator would, too. But it waits longer each time that it was refused."""
+        if own := self._authority():
+            self.set_bundles((each for each in self.bundles() if each.value != own), own)
+
+    def _authority(self) -> bytes:
+        """The CA that it keeps; empty while there is none."""
+        secret = self.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{self.secret}")
+        return base64.b64decode(secret.get("data", {}).get("ca.crt", ""))
+
     def _available(self) -> bool:
-        deployment = json.loads(self._in_namespace("get", "deployment", self.deployment, "-o", "json"))
+        deployment = self.api.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.deployment}")
         wanted, status = deployment["spec"]["replicas"], deployment.get("status", {})
         counts = {status.get(count, 0) for count in ("replicas", "updatedReplicas", "availableReplicas")}
-        current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        current = bool(status.get("observedGeneration") == deployment["metadata"]["generation"])
         return current and wanted > 0 and counts == {wanted}
 
     def _bundles_agree(self) -> bool:
-        encoded = self._in_namespace("get", "secret", self.secret, "-o", r"jsonpath={.data.ca\.crt}")
-        return bool(encoded) and {bundle.value for bundle in self.bundles()} == {base64.b64decode(encoded)}
+        own = self._authority()
+        return bool(own) and {bundle.value for bundle in self.bundles()} == {own}
 
     def _api_services_answer(self) -> bool:
-        condition = r'jsonpath={.items[*].status.conditions[?(@.type=="Available")].status}'
-        answers = self.kubectl("get", "apiservices", "-l", KUEUES, "-o", condition)
-        return {*answers.split()} == {"True"}
+        conditions = [
+            {each["type"]: each["status"] for each in service.get("status", {}).get("conditions", ())}
+            for service in self.api.items(API_SERVICES, labelSelector=KUEUES)
+        ]
+        return {each.get("Available") for each in conditions} == {"True"}
 
     def _webhooks_answer(self) -> bool:
-        about = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor"}  # not as it is stored
-        flavor = {**about, "metadata": {"name": "dry-run"}}
-        self.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(flavor))
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor"}
+        self.api.post(FLAVORS, {**body, "metadata": {"name": "dry-run"}}, dryRun="All")
         return True
 
     def _admission_bundles(self) -> Iterator[Bundle]:
@@ -161,17 +218,24 @@ class Kueue:
                     yield _bundle(resource, name, f"/webhooks/{index}", webhook)
 
     def _conversion_bundles(self) -> Iterator[Bundle]:
-        for crd in self._own("crds"):
+        for crd in self._own(CRDS):
             if (conversion := crd["spec"].get("conversion", {})).get("strategy") == "Webhook":
-                yield _bundle("crds", crd["metadata"]["name"], CONVERSION, conversion["webhook"])
+                yield _bundle(CRDS, crd["metadata"]["name"], CONVERSION, conversion["webhook"])
 
     def _own(self, resource: str) -> list[dict[str, Any]]:
         """Kueue's own objects of a cluster-wide kind."""
-        listed = json.loads(self.kubectl("get", resource, "-l", KUEUES, "-o", "json"))
-        return list(listed["items"])
+        return self.api.items(COLLECTIONS[resource], labelSelector=KUEUES)
 
     def _in_namespace(self, *arguments: str) -> str:
         return self.kubectl("-n", self.namespace, *arguments)
+
+
+def _path(item: Object) -> str:
+    """Where an object of the manifests is; the plurals of their kinds are regular."""
+    version, namespace = str(item["apiVersion"]), item["metadata"].get("namespace")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{place}/{item['kind'].lower()}s/{item['metadata']['name']}"
 
 
 def _bundle(resource: str, name: str, path: str, webhook: dict[str, Any]) -> Bundle:

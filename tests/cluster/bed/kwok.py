@@ -7,7 +7,7 @@ is the log.
 
 from dataclasses import dataclass
 
-from . import build
+from . import build, stages
 from .control_plane import ADMINS, ControlPlane
 from .kubectl import Kubectl
 from .machine import Machine, Process
@@ -16,13 +16,6 @@ from .network import SIMULATED_PODS
 MODULE = "sigs.k8s.io/kwok"
 FAKE = "kwok.x-k8s.io/node=fake"
 PORT = 10247
-STAGES = (
-    "node/fast/node-initialize.yaml",
-    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-    "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-complete.yaml",
-    "pod/fast/pod-delete.yaml",
-)
 KINDS = {"Exec": "execs", "ClusterExec": "clusterexecs", "Logs": "logs", "ClusterLogs": "clusterlogs"}
 
 
@@ -40,8 +33,10 @@ class Kwok:
         crds = [f"{source}/crd/bases/kwok.x-k8s.io_{plural}.yaml" for plural in KINDS.values()]
         self.kubectl("apply", "--server-side", *(f"--filename={crd}" for crd in crds))
         self.kubectl("wait", "--for=condition=Established", *(f"--filename={crd}" for crd in crds))
-        stages = [source / "stage" / stage for stage in STAGES]
-        command = (str(build.KWOK.binary()), *(f"--config={stage}" for stage in stages), *self._flags())
+        configs = [
+            f"--config={stage}" for stage in stages.write(source / "stage", self.machine.folder / "kwok")
+        ]
+        command = (str(build.KWOK.binary()), *configs, *self._flags())
         path = f"{self.machine.standins}:/usr/local/bin:/usr/bin:/bin"
         return self.machine.start("kwok", command, {"PATH": path})
 

@@ -98,6 +98,7 @@ class Node:
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "resolvConf": str(no_name_servers),
             "configMapAndSecretChangeDetectionStrategy": "Watch",
+            "containerLogMonitorInterval": "3s",  # so often it looks whether a log is to be rotated
             "syncFrequency": "2s",  # so soon a changed Secret is in the pods that mount it
             "failSwapOn": False,
             "failCgroupV1": False,

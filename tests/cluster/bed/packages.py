@@ -1,5 +1,6 @@
 """What comes from Debian: the container runtime, its network plugins, a shell for the test images, `ip`."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ EVIDENCE = {  # a file of each package, the cheapest way to see that it is there
     "iproute2": "/usr/bin/ip",
 }
 PROMETHEUS = {"prometheus": "/usr/bin/prometheus"}  # only for those who ask for it
+ALERTMANAGER = {"prometheus-alertmanager": "/usr/bin/prometheus-alertmanager"}  # likewise
+LOCK = Path("/var/lock/gpuctl-bed-packages")
 SERVICES_STAY_DOWN = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages before they start a service
 
 
@@ -41,13 +44,16 @@ def absent(wanted: Mapping[str, str] = EVIDENCE) -> list[str]:
 
 
 def ensure(wanted: Mapping[str, str] = EVIDENCE) -> None:
-    """Install what is absent, without starting any service."""
-    if not (packages := absent(wanted)):
+    """Install what is absent, without starting any service. Tests in two processes take turns."""
+    if not absent(wanted):
         return
-    say(f"installing {', '.join(packages)} (once)")
-    with _services_stay_down():
-        _apt_get("update", "-qq")
-        _apt_get("install", "-qq", "-y", "--no-install-recommends", *packages)
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if packages := absent(wanted):
+            say(f"installing {', '.join(packages)} (once)")
+            with _services_stay_down():
+                _apt_get("update", "-qq")
+                _apt_get("install", "-qq", "-y", "--no-install-recommends", *packages)
 
 
 def _apt_get(*arguments: str) -> None:

@@ -10,7 +10,7 @@ import json
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +42,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """The Prometheus of a bed; it runs in the bed's machine."""
+    """The Prometheus of a bed, in the bed's machine. `rules` are its alerts, sent to `alertmanager`."""
 
     bed: Bed
+    rules: Sequence[Mapping[str, Any]] = ()
+    alertmanager: str = ""  # host:port
 
     @property
     def url(self) -> str:
@@ -71,7 +73,7 @@ class Prometheus:
         """End it and take its rights away."""
         self.bed.machine.process(NAME).stop()
         self.bed.kubectl("delete", "clusterrolebinding", f"bed-{NAME}", "--ignore-not-found")
-        self.bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+        self.bed.kubectl("-n", NAMESPACE, "delete", "serviceaccount", NAME, "--ignore-not-found")
 
     def query(self, expression: str) -> list[Sample]:
         """The series of an expression, as they are now."""
@@ -99,6 +101,8 @@ class Prometheus:
     def _start_process(self) -> Process:
         file = self.folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(self._configuration()))
+        groups = [{"name": "bed", "rules": [dict(each) for each in self.rules]}]
+        (self.folder / "rules.yml").write_text(yaml.safe_dump({"groups": groups}))
         flags = {
             "config.file": file,
             "storage.tsdb.path": self.folder / "data",
@@ -116,8 +120,15 @@ class Prometheus:
             "tls_config": {"insecure_skip_verify": True},
             "file_sd_configs": [{"files": [str(self.folder / "targets.json")]}],
         }
+        receivers = [{"static_configs": [{"targets": [self.alertmanager]}]}] if self.alertmanager else []
         return {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "global": {
+                "scrape_interval": interval,
+                "scrape_timeout": interval,
+                "evaluation_interval": interval,
+            },
+            "rule_files": [str(self.folder / "rules.yml")],
+            "alerting": {"alertmanagers": receivers},
             "scrape_configs": [kueue],
         }
 
@@ -138,9 +149,11 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(bed: Bed) -> Iterator[Prometheus]:
+def scraping(
+    bed: Bed, rules: Sequence[Mapping[str, Any]] = (), alertmanager: str = ""
+) -> Iterator[Prometheus]:
     """A Prometheus that has scraped Kueue and goes on doing so, also when its pods are replaced."""
-    prometheus = Prometheus(bed)
+    prometheus = Prometheus(bed, rules, alertmanager)
     prometheus.start()
     done = threading.Event()
     follower = threading.Thread(target=_follow, args=(prometheus, done), daemon=True)

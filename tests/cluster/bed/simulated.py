@@ -26,6 +26,7 @@ IMAGE = "registry.example.com/nvidia/driver:580.105.08-ubuntu24.04"
 PREFIX = "nvidia.com"
 MADE_FOR = "gpuctl-bed/simulated-gpu-node"
 STARTED = "1764000000"  # when feature discovery started, in seconds of Unix time
+DRIVER_LABEL = f"{PREFIX}/gpu.deploy.driver"  # "pre-installed" where the host brings the driver
 EIGHTHS = 8  # memory slices of all models but the smallest
 COMPUTE = {"Volta": (7, 0), "Ampere": (8, 0), "Hopper": (9, 0)}
 OPERANDS = (
@@ -161,6 +162,12 @@ def labels(state: NodeState, strategy: str, config: str) -> dict[str, str]:
     if strategy != "none":
         written["mig.strategy"] = strategy
     return written
+
+
+def discovered(state: NodeState, strategy: str) -> dict[str, str]:
+    """Those of the labels that GPU feature discovery writes, without prefix."""
+    by_operator = _operator_labels(state, "")
+    return {name: text for name, text in labels(state, strategy, "").items() if name not in by_operator}
 
 
 def _version_labels(state: NodeState) -> dict[str, str]:
@@ -300,10 +307,11 @@ class SimulatedNodes:
             self.write(node.name, node.state)
         self.names += [node.name for node in nodes]
         self._create(node.manifest for node in nodes)
+        self._await_an_end()
         self._apply([_namespace(), _driver()])
-        wanted = {node.name for node in nodes}
+        wanted = {node.name for node in nodes if node.labels.get(DRIVER_LABEL, "true") == "true"}
         self.bed.wait(lambda: wanted <= {*self.driver_pods()}, timeout, f"driver pods on {len(wanted)} nodes")
-        self._apply(self._exec(pod, name) for name, pod in self.driver_pods().items() if name in wanted)
+        self._apply(self.exec(pod, name) for name, pod in self.driver_pods().items() if name in wanted)
 
     def write(self, name: str, state: NodeState) -> None:
         """From now on the node's nvidia-smi answers like this."""
@@ -337,26 +345,33 @@ class SimulatedNodes:
             f"nodes?labelSelector={MADE_FOR}",
         ):
             self.bed.kubectl("delete", "--raw", f"/api/v1/{collection}")
-        self.bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+        self.bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
         for name in self.names:
             self.state_file(name).unlink(missing_ok=True)
         self.names.clear()
 
-    def _exec(self, pod: str, node: str) -> dict[str, Any]:
-        """Lets kwok run commands in a pod with the state file of its node."""
+    def _await_an_end(self) -> None:
+        """Of an earlier namespace of this name: it goes on ending after `remove`."""
+        phase = ("--ignore-not-found", "-o", "jsonpath={.status.phase}")
+        if self.bed.kubectl("get", "namespace", NAMESPACE, *phase) == "Terminating":
+            self.bed.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=120s")
+
+    def exec(self, pod: str, node: str, container: str = CONTAINER) -> dict[str, Any]:
+        """The object that lets kwok run commands in a pod with the state file of its node."""
         environment = [{"name": "NVIDIA_SMI_STATE", "value": str(self.state_file(node))}]
         return {
             "apiVersion": "kwok.x-k8s.io/v1alpha1",
             "kind": "Exec",
             "metadata": {"name": pod, "namespace": NAMESPACE},
-            "spec": {"execs": [{"containers": [CONTAINER], "local": {"envs": environment}}]},
+            "spec": {"execs": [{"containers": [container], "local": {"envs": environment}}]},
         }
 
     def _create(self, objects: Iterable[dict[str, Any]]) -> None:
         self.bed.kubectl("create", "-f", "-", input=_list(objects))
 
     def _apply(self, objects: Iterable[dict[str, Any]]) -> None:
-        self.bed.kubectl("apply", "--server-side", "-f", "-", input=_list(objects))
+        if items := [*objects]:
+            self.bed.kubectl("apply", "--server-side", "-f", "-", input=_list(items))
 
 
 def _list(objects: Iterable[dict[str, Any]]) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 NVIDIA_SMI = Path(__file__).with_name("nvidia_smi.py")
 LSPCI = Path(__file__).with_name("lspci.py")
 
@@ -161,6 +163,11 @@ class NodeState:
         unfinished = path.with_suffix(".new")
         unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
         return unfinished.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> NodeState:
+        """The state that was stored."""
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
     def failing(self, *faults: Fault) -> NodeState:
         """The same node with faults."""
