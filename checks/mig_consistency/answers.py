@@ -84,6 +84,9 @@ def visible_gpus(looked: Looked) -> Iterator[Finding]:
     if hardware.obstacle is not None and not lost:
         raise NotKnown(Unknown(Reason.SERVER_ERROR, str(hardware.obstacle), node.name))
     if not lost and on_bus is None and not _labelled_more(looked):
+        if hardware.pci is None and not _labels_count(looked):
+            said = "neither the PCI bus nor labels tell how many GPUs there are"
+            raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(node.ref)))
         return
     absent = sorted(set(hardware.pci or ()) - {gpu.bus_id for gpu in hardware.gpus}) if on_bus else []
     named = f" ({', '.join(absent)})" if absent and seen else ""
@@ -117,8 +120,13 @@ def _on_bus(looked: Looked) -> int | None:
 
 def _labelled_more(looked: Looked) -> bool:
     """Whether labels count more GPUs of the only model than there are."""
+    count = looked.node.number("gpu.count")
+    return _labels_count(looked) and count is not None and count > len(looked.hardware.gpus)
+
+
+def _labels_count(looked: Looked) -> bool:
+    """Whether labels count the GPUs: not slices, and not those of one model among several."""
     node, hardware = looked.node, looked.hardware
-    count = node.number("gpu.count")
-    if count is None or node.strategy == "single" or node.owner or node.change:
+    if node.number("gpu.count") is None or "-MIG-" in node.label("gpu.product") or node.owner or node.change:
         return False
-    return len(hardware.models) == 1 and node.product in hardware.models and count > len(hardware.gpus)
+    return len(hardware.models) == 1 and node.product in hardware.models

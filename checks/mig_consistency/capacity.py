@@ -8,9 +8,11 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
+    RELISTS,
     capacity,
     kind_of,
     label,
+    modes_must_be_known,
     must_be_judged,
     reads,
     reread,
@@ -21,7 +23,7 @@ from gpuctl.checks.mig_consistency.words import (
 )
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown
 from gpuctl.nvidia.comparison import (
     Gap,
     of_hardware,
@@ -53,6 +55,7 @@ def healthy_devices(node: Node) -> Iterator[Finding]:
         evidence=(*capacity(node, [gap.name for gap in gaps]), reads(node)),
         look=f"kubectl describe node {node.name}; {run(node, '-q -d ECC,PAGE_RETIREMENT')}",
         remedy=f"look for the XID in the kernel's log; if the GPU works again, {reread(node)}",
+        runbook=RELISTS,
         cause=f"{kind_of(node)}|{gaps}",
     )
 
@@ -70,6 +73,9 @@ def kept_promises(node: Node, looked: State[Each[Ref, Looked]]) -> Iterator[Find
     if known:
         return
     gaps, unknown = unlike_labels(node), unpromised(node)
+    if gaps and node.tells_one_model and all(int(gap.found) > int(gap.wanted) for gap in gaps):
+        said = "its labels describe the GPUs of one model, and those of another may be offered beside them"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(node.ref)))
     if gaps:
         yield _unlike(node, gaps, "its labels promise", _labels(node))
     if unknown:
@@ -87,14 +93,26 @@ def _labels(node: Node) -> tuple[Evidence, ...]:
 def true_capacity(looked: Looked) -> Iterator[Finding]:
     node = looked.node
     must_be_judged(node)
+    if node.strategy != "none":
+        modes_must_be_known(looked)
     wanted = of_hardware(node, looked.hardware)
     listed = (smi(looked, "-L", looked.hardware.layout),)
     gaps, left = wrong_capacity(wanted, node.capacity), stale(wanted, node.capacity)
+    if (gaps or left) and node.guessed and not _falls_short(node, gaps):
+        said = "GPU feature discovery has not described it, so how its devices are offered is not known"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(node.ref)))
     if gaps:
         yield _unlike(node, gaps, "its GPUs have", listed)
     if left:
         _must_not_be_recent(node)
         yield _stale(node, left, "its GPUs have none of them", listed)
+
+
+def _falls_short(node: Node, gaps: Sequence[Gap]) -> bool:
+    """Whether no strategy and no sharing explains what is offered: nothing, or less than the devices that the
+    configured strategy names."""
+    less = any(int(gap.found) < int(gap.wanted) for gap in gaps)
+    return not any(node.capacity.values()) or (less and bool(node.configured_strategy))
 
 
 def _must_not_be_recent(node: Node) -> None:
@@ -115,6 +133,7 @@ def _unlike(node: Node, gaps: Sequence[Gap], told: str, evidence: tuple[Evidence
         evidence=(*capacity(node, [gap.name for gap in gaps]), *evidence, reads(node)),
         look=show(node),
         remedy=reread(node),
+        runbook=RELISTS,
         cause=f"{kind_of(node)}|{less}",
     )
 
@@ -136,5 +155,6 @@ def _stale(node: Node, gaps: Sequence[Gap], why: str, evidence: tuple[Evidence, 
             "node is not "
             "Ready for a moment); don't delete the kubelet's files"
         ),
+        runbook=RELISTS,
         cause=f"{kind_of(node)}|{more}",
     )

@@ -8,6 +8,10 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
+    KEEP_OFF,
+    RECONFIGURE,
+    RECONFIGURES,
+    RECOVERS,
     kind_of,
     label,
     must_be_judged,
@@ -74,12 +78,11 @@ def _no_such(node: Node, selection: Selection) -> Finding:
             f"kubectl -n {source.namespace} get configmap {source.name} -o jsonpath='{{.data.config\\.yaml}}'"
         ),
         remedy=(
-            "ask for a name that it has, or add the name to a ConfigMap of your own that the "
-            "ClusterPolicy names "
-            "in spec.migManager.config.name (edits of the operator's own are undone by it); risk: with "
-            "the right "
-            "name MIG manager begins to slice, so drain the node first"
+            f"ask for a name that it has ({RECONFIGURE} drains the node first), or add the name to a "
+            "ConfigMap of your own that the ClusterPolicy names in spec.migManager.config.name (edits of the "
+            "operator's own are undone by it); risk: with the right name MIG manager begins to slice"
         ),
+        runbook=RECONFIGURES,
         mark=node.config,
         cause=f"{source}|{node.config}",
     )
@@ -134,9 +137,10 @@ def _cannot(looked: Looked, selection: Selection, names: tuple[str, ...]) -> Fin
         look=run(node, "mig -lgip"),
         remedy=(
             "write a configuration with the names that `nvidia-smi mig -lgip` prints on this node, or "
-            "let MIG "
-            f"manager (v26.3 and later) make one from the hardware; then {retry(node)}"
+            f"let MIG manager (v26.3 and later) make one from the hardware, and ask for it: {RECONFIGURE}; "
+            f"if the name stays the same, {retry(node)}"
         ),
+        runbook=RECONFIGURES,
         cause=f"{gpu.product}|{node.config}",
     )
 
@@ -170,8 +174,9 @@ def _not_as_configured(looked: Looked, selection: Selection, odd: tuple[Differen
         remedy=(
             "cover all GPUs in the configuration; risk: MIG manager then changes them"
             if len(uncovered) == len(odd)
-            else retry(node)
+            else f"{retry(node)}; {KEEP_OFF}"
         ),
+        runbook=None if len(uncovered) == len(odd) else RECOVERS,
         cause=f"{kind_of(node)}|{parts}",
     )
 

@@ -18,6 +18,7 @@ from gpuctl.checks.mig_consistency.words import (
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Inapplicable, NotKnown, value
+from gpuctl.nvidia.comparison import unoffered
 from gpuctl.nvidia.facts import Looked, nodes_whose_hardware_is_known, nodes_with_GPUs
 from gpuctl.nvidia.kubelet import Held
 from gpuctl.nvidia.node import Node
@@ -30,18 +31,8 @@ def still_offered(node: Node) -> Iterator[Finding]:
     must_be_judged(node)
     if not node.ready:
         raise NotKnown(Inapplicable("the node is not Ready"))
-    for pod in node.pods:
-        gone = [
-            name
-            for name, count in pod.requests.items()
-            if count and _is_ours(name) and not node.capacity.get(name)
-        ]
-        if gone and pod.running:
-            yield _not_offered(node, pod, gone)
-
-
-def _is_ours(name: str) -> bool:
-    return name in ("nvidia.com/gpu", "nvidia.com/gpu.shared") or name.startswith("nvidia.com/mig-")
+    for pod, gone in unoffered(node):
+        yield _not_offered(node, pod, gone)
 
 
 def _not_offered(node: Node, pod: GpuPod, gone: list[str]) -> Finding:

@@ -8,7 +8,11 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Finding, Severity
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
+    RECONFIGURE,
+    RECONFIGURES,
+    RECOVERS,
     kind_of,
+    modes_must_be_known,
     must_be_judged,
     reads,
     reread,
@@ -33,9 +37,11 @@ def modes_in_effect(looked: Looked) -> Iterator[Finding]:
     waiting = [gpu for gpu in looked.hardware.gpus if gpu.pending and gpu.mode and gpu.pending != gpu.mode]
     if waiting and node.change is None:
         yield _pending(looked, waiting)
-    silent = [gpu for gpu in looked.hardware.gpus if not gpu.mode]
+    modes_must_be_known(looked)
+    silent = [gpu for gpu in looked.hardware.gpus if not gpu.pending]
     if silent:
-        raise NotKnown(Unknown(Reason.NOT_ASKED, "nvidia-smi did not tell the MIG mode", str(silent[0])))
+        said = "nvidia-smi did not tell whether a change of its MIG mode waits"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(silent[0])))
 
 
 def _pending(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
@@ -86,6 +92,10 @@ def whole_devices(looked: Looked, maps: State[Each[Ref, MigConfigMap]]) -> Itera
     parts = [gpu for gpu in gpus if any(not device.profile.whole for device in gpu.devices)]
     if parts:
         yield _not_whole(looked, parts)
+    modes_must_be_known(looked)
+    silent = [gpu for gpu in gpus if gpu.sliced and gpu.instances is None]
+    if silent:
+        raise NotKnown(Unknown(Reason.NOT_ASKED, "nvidia-smi did not tell its GPU instances", str(silent[0])))
 
 
 def _lacking(gpu: Gpu) -> int:
@@ -123,7 +133,8 @@ def _empty(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
         message=f"MIG is on for GPU {indices} of {node.ref}, which has no MIG device: {result}",
         evidence=(*(smi(looked, "mig -lgi", f"{gpu}: no GPU instance") for gpu in gpus), reads(looked)),
         look=run(node, "mig -lgi"),
-        remedy=f"slice it, or switch MIG off: set nvidia.com/mig.config, or {retry(node)}",
+        remedy=f"slice it, or switch MIG off: {RECONFIGURE}; or {retry(node)}",
+        runbook=RECONFIGURES,
         cause=f"{kind_of(node)}|{indices}",
     )
 
@@ -146,6 +157,7 @@ def _no_compute(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
             "(risk: none), "
             f"then {reread(node)}"
         ),
+        runbook=RECOVERS,
         cause=f"{kind_of(node)}|{what}",
     )
 
@@ -181,6 +193,7 @@ def _not_whole(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
             "them with "
             f"`nvidia-smi mig -dci` and `-cci`, or {retry(node)}"
         ),
+        runbook=RECOVERS,
         cause=f"{kind_of(node)}|{names}",
         severity=Severity.ERROR if node.strategy == "single" else Severity.WARNING,
     )

@@ -30,21 +30,19 @@ def kept_memory(looked: Looked) -> Iterator[Finding]:
         odd = [*_sums(gpu), *_sizes(looked, gpu), *_processes(gpu)]
         if odd:
             yield _odd(looked, gpu, odd)
-    silent = [gpu for gpu in sliced if any(_untold(gpu))]
+    silent = [gpu for gpu in sliced if _is_untold(gpu)]
     if silent:
         raise NotKnown(
             Unknown(Reason.NOT_ASKED, "nvidia-smi did not tell the memory of its devices", str(silent[0]))
         )
 
 
-def _untold(gpu: Gpu) -> Iterator[int]:
+def _is_untold(gpu: Gpu) -> bool:
+    """Whether the memory of one of its devices is not known."""
     if gpu.memory is None:
-        yield gpu.devices[0].index
-        return
-    for device in gpu.devices:
-        memory = gpu.memory_of(device)
-        if memory is None or memory.used is None or memory.total is None:
-            yield device.index
+        return True
+    told = [gpu.memory_of(device) for device in gpu.devices]
+    return any(each is None or each.used is None or each.total is None for each in told)
 
 
 def _exceeded(looked: Looked, gpu: Gpu) -> Iterator[Finding]:

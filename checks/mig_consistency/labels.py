@@ -10,6 +10,7 @@ from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
     kind_of,
     label,
+    modes_must_be_known,
     must_be_judged,
     reads,
     restart,
@@ -67,6 +68,8 @@ def _discovered(node: Node, profile: str) -> bool:
 def true_labels(looked: Looked) -> Iterator[Finding]:
     node = looked.node
     must_be_judged(node)
+    if node.strategy == "single":
+        modes_must_be_known(looked)
     gaps = [gap for gap in wrong_labels(node, looked.hardware) if not _is_of_missing(gap, looked)]
     if not gaps:
         return

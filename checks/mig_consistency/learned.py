@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpuctl.audit.mask import masked_text
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State
 from gpuctl.nvidia.facts import Looked, nodes_whose_hardware_is_known, nodes_with_GPUs
 from gpuctl.nvidia.model import Gpu
 from gpuctl.nvidia.node import Node
+from gpuctl.nvidia.query import Process
 
 
 @given(nodes_with_GPUs, Maybe(nodes_whose_hardware_is_known))
@@ -43,7 +45,7 @@ def _inside(node: Node, looked: State[Each[Ref, Looked]]) -> Mapping[str, Any]:
 def _gpu(gpu: Gpu) -> Mapping[str, Any]:
     memory = {
         str(device.index): {"profile": str(device.profile), "used": told.used, "total": told.total}
-        for device in gpu.devices
+        for device in (gpu.devices if gpu.memory else ())
         if (told := gpu.memory_of(device)) is not None
     }
     return {
@@ -54,4 +56,15 @@ def _gpu(gpu: Gpu) -> Mapping[str, Any]:
         "mode": gpu.mode,
         "layout": gpu.layout,
         **({"memoryOfDevicesMiB": memory} if memory else {}),
+        **({"processes": [_process(each) for each in gpu.processes]} if gpu.processes else {}),
+    }
+
+
+def _process(process: Process) -> Mapping[str, Any]:
+    where = {} if process.instance is None else {"gpuInstance": process.instance}
+    return {
+        "pid": process.pid,
+        "name": masked_text(process.name),
+        "memoryMiB": process.memory,
+        **where,
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from gpuctl.audit.assertion import every
+from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import kind_of, label, logs, must_be_judged, restart, show
 from gpuctl.facts.fact import given
-from gpuctl.facts.state import Inapplicable, NotKnown, value
+from gpuctl.facts.state import Inapplicable, NotKnown, Reason, Unknown, value
 from gpuctl.nvidia.facts import nodes_with_GPUs
 from gpuctl.nvidia.node import CONFIG, STATE, Node
 from gpuctl.nvidia.objects import ClusterPolicySpec, GpuPod, OperandSet
@@ -139,16 +139,19 @@ def _state(pod: GpuPod) -> str:
     return f"{pod.status.phase}, {ready}, {restarts} restarts"
 
 
-@every(nodes_with_GPUs, "GPU feature discovery was started after the last change", given())
+@every(nodes_with_GPUs, "GPU feature discovery was started after the last change", given(), Strength.PROOF)
 def rediscovered(node: Node) -> Iterator[Finding]:
-    described, configured = node.described_at, node.configured_at
-    if described is None or configured is None or node.change is not None or node.owner:
-        return
-    if node.state != "success" or configured - described <= timedelta(minutes=5):
+    if node.state != "success" or node.change is not None or node.owner or node.recent:
         return
     if not node.labelled_profiles and "-MIG-" not in node.label("gpu.product"):
         return
-    if node.recent:
+    described, configured = node.described_at, node.configured_at
+    if described is None or configured is None:
+        unknown = (
+            "nvidia.com/gfd.timestamp" if described is None else f"who wrote {STATE} when (managedFields)"
+        )
+        raise NotKnown(Unknown(Reason.NOT_ASKED, f"{unknown} is not told", str(node.ref)))
+    if configured - described <= timedelta(minutes=5):
         return
     yield Finding(
         code=codes.NOT_REDISCOVERED,

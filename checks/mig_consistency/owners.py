@@ -13,10 +13,10 @@ from gpuctl.facts.fact import NOW, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each
 from gpuctl.nvidia.facts import PODS, nodes_with_GPUs
+from gpuctl.nvidia.involved import HELPER
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.objects import GpuPod
 
-HELPER = "gpuctl.dev/helper"
 LIFE = timedelta(minutes=10)
 
 

@@ -10,7 +10,7 @@ from gpuctl.audit.finding import Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.state import is_over
-from gpuctl.checks.mig_consistency.words import label, retry, show
+from gpuctl.checks.mig_consistency.words import RECOVERS, label, retry, show
 from gpuctl.facts.fact import given
 from gpuctl.nvidia.facts import nodes_with_GPUs
 from gpuctl.nvidia.node import STATE, UPGRADE, Node, age
@@ -54,6 +54,7 @@ def _left(node: Node) -> Finding:
             if upgrade
             else retry(node)
         ),
+        runbook=None if upgrade else RECOVERS,
         cause=f"{first}|{names}",
         severity=Severity.WARNING if since is None and node.state != "failed" else None,
     )

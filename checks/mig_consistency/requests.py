@@ -9,19 +9,17 @@ from typing import Final
 from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, show
+from gpuctl.checks.mig_consistency.words import RECONFIGURES, kind_of, label, show
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, State
+from gpuctl.nvidia.expected import MIG
 from gpuctl.nvidia.facts import NODES, PODS, namespaces_of_operands, nodes_with_GPUs
+from gpuctl.nvidia.holding import GPU_RESOURCES
+from gpuctl.nvidia.involved import seen_unasked
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.objects import GpuPod, NodeView, quantity
 
-_VENDORS: Final = re.compile(
-    r"(?:[\w-]+\.)*(?:nvidia|amd|habana|intel|aliyun|tencent|huawei|nos\.nebuly)\.(?:com|ai|org)/.*"
-    r"|[^/]*/.*(?:gpu|mig-|vgpu)[^/]*",
-    re.IGNORECASE,
-)
 # Counted by a scheduler of their own, and never part of a node's capacity.
 _ELSEWHERE: Final = re.compile(
     r".*/(?:gpumem|gpucores|gpumem-percentage|priority|vgpu-.*|gpu-memory|gpu-core.*)"
@@ -38,7 +36,7 @@ def resources_that_waiting_pods_ask_for(
         if pod.spec.node_name or pod.over:
             continue
         for name, count in pod.requests.items():
-            if count and _VENDORS.fullmatch(name) and not _ELSEWHERE.fullmatch(name):
+            if count and GPU_RESOURCES.fullmatch(name) and not _ELSEWHERE.fullmatch(name):
                 wanted.setdefault(name, {})[ref] = pod
     gaps = (*pods.gaps(), *nodes.gaps())
     return Each({name: Known(waiting) for name, waiting in wanted.items()}, tuple(gaps))
@@ -63,7 +61,7 @@ def offered_resources(nodes: Each[Ref, NodeView]) -> Mapping[str, int]:
 def offered(waiting: Mapping[Ref, GpuPod], offers: Mapping[str, int]) -> Iterator[Finding]:
     names = {name for pod in waiting.values() for name in pod.requests if not offers.get(name)}
     for name in sorted(names):
-        if all(name in pod.requests for pod in waiting.values()) and _VENDORS.fullmatch(name):
+        if all(name in pod.requests for pod in waiting.values()) and GPU_RESOURCES.fullmatch(name):
             yield from (_not_offered(ref, name, offers) for ref in waiting)
 
 
@@ -81,6 +79,7 @@ def _not_offered(pod: Ref, name: str, offers: Mapping[str, int]) -> Finding:
             "ask for a resource that nodes offer "
             f"({', '.join(like[:8]) or 'there is none of this vendor'}), or "
             "slice a node so that it offers this one"
+            f"{f' (`gpuctl explain {RECONFIGURES}`)' if name.startswith(MIG) else ''}"
         ),
         mark=name,
         cause=name,
@@ -96,38 +95,30 @@ def namespaces_that_serve_GPUs(namespaces: State[Collection[str]]) -> frozenset[
 @every(nodes_with_GPUs, "pods that see GPUs have asked for them", given(namespaces_that_serve_GPUs))
 def asked_for(node: Node, serving: frozenset[str]) -> Iterator[Finding]:
     for pod in node.pods:
-        seen = _sees(pod)
+        seen = seen_unasked(pod)
         if seen and not _asks(pod) and pod.metadata.namespace not in serving and pod.running:
             yield _unrequested(node, pod, seen)
 
 
-def _sees(pod: GpuPod) -> str:
-    for container in pod.spec.containers:
-        for variable in container.env:
-            if variable.name == "NVIDIA_VISIBLE_DEVICES" and variable.value not in ("", "void", "none"):
-                return variable.value
-    return ""
-
-
 def _asks(pod: GpuPod) -> bool:
-    return bool(pod.spec.resource_claims) or any(
-        name.partition("/")[0].endswith("nvidia.com") for name in pod.requests
-    )
+    return bool(pod.spec.resource_claims) or any(map(GPU_RESOURCES.fullmatch, pod.requests))
 
 
 def _unrequested(node: Node, pod: GpuPod, seen: str) -> Finding:
+    mounted = "/dev/" in seen
     return Finding(
         code=codes.UNREQUESTED,
         object=pod.ref,
         message=(
-            f"{pod.ref} on {node.ref} has NVIDIA_VISIBLE_DEVICES={seen} and asks for no GPU: it sees GPUs "
-            "that the "
-            "scheduler gives to others, and keeps MIG from being changed"
+            f"{pod.ref} on {node.ref} has {seen} and asks for no GPU: it sees GPUs that the scheduler gives "
+            "to others, and keeps MIG from being changed"
         ),
-        evidence=(Evidence(pod.ref, ".spec.containers[*].env", f"NVIDIA_VISIBLE_DEVICES={seen}"),),
+        evidence=(Evidence(pod.ref, ".spec.volumes" if mounted else ".spec.containers[*].env", seen),),
         look=f"kubectl -n {pod.metadata.namespace} get pod {pod.metadata.name} -o yaml",
         remedy=(
-            "take the variable away and ask for a GPU, or have the container toolkit ignore it "
+            "take the mount away and ask for a GPU; risk: the pod starts anew"
+            if mounted
+            else "take the variable away and ask for a GPU, or have the container toolkit ignore it "
             "(ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false); risk: the pod starts anew"
         ),
         cause=f"{pod.metadata.namespace}|{_owner(pod)}|{seen}",

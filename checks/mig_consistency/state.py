@@ -9,7 +9,17 @@ from gpuctl.audit.assertion import every
 from gpuctl.audit.finding import Code, Finding, Severity
 from gpuctl.audit.policy import POLICY, Policy
 from gpuctl.checks.mig_consistency import codes
-from gpuctl.checks.mig_consistency.words import kind_of, label, logs, restart, retry, show
+from gpuctl.checks.mig_consistency.words import (
+    KEEP_OFF,
+    RECOVER,
+    RECOVERS,
+    kind_of,
+    label,
+    logs,
+    restart,
+    retry,
+    show,
+)
 from gpuctl.facts.fact import given
 from gpuctl.nvidia.facts import nodes_with_GPUs
 from gpuctl.nvidia.node import CONFIG, STATE, Node, age
@@ -50,8 +60,9 @@ def _failed(node: Node) -> Finding:
         remedy=(
             "read the log for the cause (a name that does not exist, a GPU in use, a mode that needs a "
             "reboot, "
-            f"a GPU that the configuration does not cover), put it right, then {retry(node)}"
+            f"a GPU that the configuration does not cover), put it right, then {retry(node)}; {KEEP_OFF}"
         ),
+        runbook=RECOVERS,
         cause=kind_of(node),
     )
 
@@ -71,13 +82,14 @@ def _stuck(node: Node, code: Code) -> Finding:
         ),
         look=logs(node, MANAGER),
         remedy=(
-            f"`{restart(node, MANAGER)}`: at its start it runs the whole check and sets the labels right; "
-            "risk: "
+            f"{RECOVER}, or unguarded `{restart(node, MANAGER)}`: at its start it runs the whole check and "
+            "sets the labels right; risk: "
             "if GPUs are in use it fails, and a change of mode may reset every GPU of the node"
             if code is codes.STUCK_PENDING
-            else "see on the machine's console why it does not come up; then "
-            f"`{restart(node, MANAGER)}`; a guest of a hypervisor may need to be started anew from outside"
+            else "see on the machine's console why it does not come up; once it is Ready: "
+            f"{RECOVER}; a guest of a hypervisor may need to be started anew from outside"
         ),
+        runbook=RECOVERS,
         cause=f"{kind_of(node)}|{wedged}",
         severity=Severity.WARNING if since is None and not wedged else None,
     )

@@ -8,8 +8,11 @@ from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.checks.mig_consistency import codes
 from gpuctl.checks.mig_consistency.words import (
+    RECONFIGURE,
+    RECONFIGURES,
     kind_of,
     label,
+    modes_must_be_known,
     must_be_judged,
     reads,
     retry,
@@ -39,6 +42,8 @@ def fitting_strategy(node: Node) -> Iterator[Finding]:
 @standing
 def alike_gpus(looked: Looked) -> Iterator[Finding]:
     must_be_judged(looked.node)
+    if looked.node.strategy == "single":
+        modes_must_be_known(looked)
     if looked.node.strategy == "single" and is_mixed(looked.hardware):
         yield _does_not_fit(looked, uneven(looked.hardware))
 
@@ -60,8 +65,9 @@ def _invalid(node: Node) -> Finding:
         look=run(node),
         remedy=(
             "select a configuration that slices every GPU of the node alike, with a profile that this model "
-            f"has, or use strategy mixed; then {retry(node)}"
+            f"has ({RECONFIGURE}), or use strategy mixed; if the configuration is right, {retry(node)}"
         ),
+        runbook=RECONFIGURES,
         cause=kind_of(node),
     )
 

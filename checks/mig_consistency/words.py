@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar, TypeVarTuple
+from typing import Final, TypeVar, TypeVarTuple
 
 from gpuctl.audit.finding import Evidence, Finding
-from gpuctl.facts.state import Inapplicable, Known, NotKnown, attempt
+from gpuctl.facts.state import Inapplicable, Known, NotKnown, Reason, Unknown, attempt
 from gpuctl.nvidia.facts import Looked
 from gpuctl.nvidia.node import Node
 from gpuctl.nvidia.operands import BY_NAME, MANAGER, PLUGIN, places
+
+# Runbooks, and how a remedy names them.
+RECOVERS: Final = "mig-recover"
+RELISTS: Final = "device-plugin-restart"
+RECONFIGURES: Final = "mig-reconfigure"
+RECOVER: Final = f"`gpuctl plan {RECOVERS} NODE`"
+RELIST: Final = f"`gpuctl plan {RELISTS} NODE`"
+RECONFIGURE: Final = f"`gpuctl plan {RECONFIGURES} NODE --config NAME`"
+KEEP_OFF: Final = "until then `gpuctl plan taint-unmigged NODE` keeps new pods off"
 
 S = TypeVar("S", Node, Looked)
 Ts = TypeVarTuple("Ts")
@@ -54,6 +63,14 @@ def must_be_judged(node: Node) -> None:
         raise NotKnown(Inapplicable(f"{node.owner.name} decides the geometry"))
     if node.passed_through:
         raise NotKnown(Inapplicable("its GPUs are handed to virtual machines"))
+
+
+def modes_must_be_known(looked: Looked) -> None:
+    """Raises `NotKnown` where nothing tells the MIG mode of a GPU: `nvidia-smi -L` lists it alike with MIG
+    off, on and empty, or on without compute instances."""
+    silent = next((gpu for gpu in looked.hardware.gpus if not gpu.mode), None)
+    if silent:
+        raise NotKnown(Unknown(Reason.NOT_ASKED, "nvidia-smi did not tell the MIG mode", str(silent)))
 
 
 def reads(subject: Node | Looked) -> Evidence:
@@ -116,19 +133,19 @@ def restart(node: Node, operand: str) -> str:
 
 
 def retry(node: Node) -> str:
-    """The remedy that makes MIG manager run its full check again."""
+    """The remedy that makes MIG manager run its full check again, by a runbook or by hand."""
     return (
-        f"let MIG manager check again: `{restart(node, MANAGER)}`; risk: where the layout has to change, a "
-        "GPU in use makes it fail again, so cordon and drain the node first. Writing the same label again "
-        "does nothing"
+        f"let MIG manager check again: {RECOVER}, or unguarded `{restart(node, MANAGER)}`; risk: where the "
+        "layout has to change, a GPU in use makes it fail again, so cordon and drain the node first. Writing "
+        "the same label again does nothing"
     )
 
 
 def reread(node: Node) -> str:
-    """The remedy that makes the device plugin list the hardware again."""
+    """The remedy that makes the device plugin list the hardware again, by a runbook or by hand."""
     return (
-        f"let the device plugin list the hardware again: `{restart(node, PLUGIN)}`, then wait 6 minutes; "
-        "risk: running pods keep their devices, new ones wait for some seconds"
+        f"let the device plugin list the hardware again: {RELIST}, or unguarded `{restart(node, PLUGIN)}`, "
+        "then wait 6 minutes; risk: running pods keep their devices, new ones wait for some seconds"
     )
 
 

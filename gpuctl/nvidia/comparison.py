@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuctl.nvidia.expected import GPU, MIG, Expected, expected, loosely, uneven
+from gpuctl.facts.state import Known, attempt
+from gpuctl.nvidia.expected import GPU, MIG, SHARED, Expected, expected, loosely, uneven
 from gpuctl.nvidia.model import Hardware
 from gpuctl.nvidia.node import PREFIX, Node
+from gpuctl.nvidia.objects import GpuPod
 from gpuctl.nvidia.profile import Profile
 
 
@@ -59,24 +61,9 @@ def unhealthy(node: Node) -> tuple[Gap, ...]:
     )
 
 
-def promised(node: Node) -> Mapping[str, int] | None:
-    """What the labels promise, by resource; None where they tell too little.
-
-    On a node with several models the labels of full GPUs describe one of them, so those are left out.
-    """
-    if not node.described or node.invalid:
-        return None
-    count = node.number("gpu.count")
-    if node.strategy != "mixed":
-        return None if count is None else node.sharing.offered({GPU: count})
-    return node.sharing.offered(
-        {profile.resource: number for profile, number in node.labelled_profiles.items() if profile.whole}
-    )
-
-
 def unlike_labels(node: Node) -> tuple[Gap, ...]:
     """Resources whose quantity is not what the labels promise."""
-    promise = promised(node)
+    promise = node.promised
     if promise is None:
         return ()
     return tuple(
@@ -88,7 +75,7 @@ def unlike_labels(node: Node) -> tuple[Gap, ...]:
 
 def unpromised(node: Node) -> tuple[Gap, ...]:
     """MIG resources that are offered, and that labels of strategy mixed do not know."""
-    promise = promised(node)
+    promise = node.promised
     if promise is None or node.strategy != "mixed":
         return ()
     return tuple(
@@ -156,11 +143,31 @@ def _single_labels(node: Node, hardware: Hardware) -> Iterator[Gap]:
         yield Gap(f"{PREFIX}gpu.product", f"…{wanted}", product)
 
 
+def unoffered(node: Node) -> Iterator[tuple[GpuPod, list[str]]]:
+    """Running pods with resources that the node does not offer any more. Raises `NotKnown` if pods could not
+    be read."""
+    for pod in node.pods:
+        gone = [
+            name
+            for name, count in pod.requests.items()
+            if count and _is_ours(name) and not node.capacity.get(name)
+        ]
+        if gone and pod.running:
+            yield pod, gone
+
+
+def _is_ours(name: str) -> bool:
+    return name in (GPU, GPU + SHARED) or name.startswith(MIG)
+
+
 def in_doubt(node: Node) -> bool:
     """Whether what the API shows of a node does not agree, so that it is worth a second look."""
-    return node.change is None and bool(
-        node.invalid or unhealthy(node) or unlike_labels(node) or unpromised(node)
-    )
+    if node.change is not None:
+        return False
+    if node.invalid or unhealthy(node) or unlike_labels(node) or unpromised(node):
+        return True
+    held = attempt(lambda: any(True for _ in unoffered(node)))
+    return isinstance(held, Known) and held.value
 
 
 def hardware_in_doubt(node: Node, hardware: Hardware) -> bool:

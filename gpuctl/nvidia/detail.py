@@ -31,10 +31,11 @@ class DeviceMemory(msgspec.Struct, frozen=True):
 
 
 class DetailedGpu(msgspec.Struct, frozen=True):
-    """One GPU. Empty and None stand for what is not told."""
+    """One GPU. Empty and None stand for what is not told; XML tells no index, the tables no UUID."""
 
     bus_id: str
     uuid: str = ""
+    index: int | None = None
     name: str = ""
     mode: str = ""
     pending: str = ""

@@ -20,16 +20,17 @@ from gpuctl.facts.state import (
     attempt,
 )
 from gpuctl.nvidia.comparison import hardware_in_doubt, in_doubt
-from gpuctl.nvidia.detail import Detail, parse_detail
+from gpuctl.nvidia.detail import Detail
 from gpuctl.nvidia.instances import (
     ComputeInstances,
     GpuInstances,
     parse_compute_instances,
     parse_gpu_instances,
 )
+from gpuctl.nvidia.involved import InvolvedPod, has_shell
 from gpuctl.nvidia.kubelet import Devices, parse_devices
 from gpuctl.nvidia.listing import Listing, parse_listing
-from gpuctl.nvidia.model import Answers, Hardware, joined
+from gpuctl.nvidia.model import Answers, Hardware, joined, with_processes
 from gpuctl.nvidia.node import Around, Node, age
 from gpuctl.nvidia.objects import (
     ClusterPolicy,
@@ -44,7 +45,8 @@ from gpuctl.nvidia.objects import (
 from gpuctl.nvidia.offers import Offers, Placements, parse_offers, parse_placements
 from gpuctl.nvidia.operands import operand_of, places
 from gpuctl.nvidia.output import Trouble
-from gpuctl.nvidia.query import GpuRows, parse_gpus, parse_pci
+from gpuctl.nvidia.query import GpuRows, Processes, parse_gpus, parse_pci, parse_processes
+from gpuctl.nvidia.table import parse_account
 
 T = TypeVar("T")
 
@@ -63,7 +65,7 @@ def everywhere(_name: str, _labels: Mapping[str, str]) -> bool:
 SCOPE: Argument[Scope] = Argument("nodes that are asked for", everywhere)
 
 NODES = Objects(NodeView)
-PODS = Objects(GpuPod)
+PODS = Objects[GpuPod](InvolvedPod)
 POLICIES = Objects(ClusterPolicy)
 SETS = Objects(OperandSet)
 SLICES = Objects(ResourceSlice)
@@ -146,10 +148,11 @@ def GPU_nodes_at_first(nodes: Each[Ref, NodeView], around: Around, scope: Scope)
 @given(GPU_nodes_at_first)
 def GPU_nodes(nodes: Each[Ref, Node]) -> Collection[Target]:  # noqa: N802
     """Where to run nvidia-smi, for each node."""
-    return tuple(_target(node) for _, node in nodes.known())
+    return tuple(target_of(node) for _, node in nodes.known())
 
 
-def _target(node: Node) -> Target:
+def target_of(node: Node) -> Target:
+    """Where to run nvidia-smi on a node."""
     known = attempt(lambda: node.operands)
     found = places(known.value) if isinstance(known, Known) else ()
     os_image = node.view.status.node_info.os_image
@@ -175,10 +178,7 @@ def _shells(node: Node) -> Iterator[str]:
     """Images with a shell that are on the node already."""
     known = attempt(lambda: node.pods)
     for pod in known.value if isinstance(known, Known) else ():
-        for container in pod.spec.containers:
-            name = container.image.rpartition("/")[2].partition(":")[0].partition("@")[0]
-            if name == "busybox":
-                yield container.image
+        yield from (container.image for container in pod.spec.containers if has_shell(container))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,11 +198,12 @@ def look(on: Fact[Collection[Target]]) -> Look:
         Maybe(Command("nvidia-smi-query-gpu", on, parse_gpus)),
         Maybe(Command("nvidia-smi-mig-lgi", on, parse_gpu_instances)),
         Maybe(Command("nvidia-smi-mig-lci", on, parse_compute_instances)),
-        Maybe(Command("nvidia-smi-q-x", on, parse_detail)),
+        Maybe(Command("nvidia-smi-q-x", on, parse_account)),
         Maybe(Command("pci", on, parse_pci)),
     )(hardware_of_nodes)
+    processes = Command("nvidia-smi-compute-apps", on, parse_processes)
     return Look(
-        made,
+        given(made, Maybe(processes))(hardware_with_processes),
         Command("nvidia-smi-mig-lgip", on, parse_offers),
         Command("nvidia-smi-mig-lgipp", on, parse_placements),
         Command("kubelet-devices", on, parse_devices),
@@ -240,6 +241,18 @@ def hardware_of_nodes(
     )
 
 
+def hardware_with_processes(
+    hardware: Each[str, Hardware], processes: State[Each[str, Processes]]
+) -> Each[str, Hardware]:
+    """The same with the processes on it. What tells none of a node changes nothing of it."""
+
+    def joined_with(node: str, state: State[Hardware]) -> State[Hardware]:
+        found = _told(processes, node)
+        return Known(with_processes(state.value, found)) if found and isinstance(state, Known) else state
+
+    return Each({node: joined_with(node, state) for node, state in hardware.entries.items()}, hardware.holes)
+
+
 def _told(answers: State[Each[str, T]], node: str) -> T | None:
     if not isinstance(answers, Known):
         return None
@@ -260,7 +273,7 @@ def _refs(targets: Collection[Target]) -> Collection[Ref]:
 @given(GPU_nodes_at_first)
 def nodes_in_doubt(nodes: Each[Ref, Node]) -> Collection[Target]:
     """Those on which what the API shows does not agree."""
-    return tuple(_target(node) for _, node in nodes.known() if in_doubt(node))
+    return tuple(target_of(node) for _, node in nodes.known() if in_doubt(node))
 
 
 @given(Later(nodes_in_doubt, AGAIN_AFTER))
@@ -287,16 +300,17 @@ def _again(node: Node, view: NodeView | None) -> Node:
     return node if view is None else Node(view, node.around, earlier=node)
 
 
-@given(GPU_nodes_at_first, FIRST.hardware)
+@given(GPU_nodes_at_first, FIRST.hardware, nodes_in_doubt)
 def nodes_whose_hardware_is_in_doubt(
-    nodes: Each[Ref, Node], hardware: Each[str, Hardware]
+    nodes: Each[Ref, Node], hardware: Each[str, Hardware], doubtful: Collection[Target]
 ) -> Collection[Target]:
     """Those on which what nvidia-smi shows does not agree with the rest."""
+    names = {target.node for target in doubtful}
     return tuple(
-        _target(node)
+        target_of(node)
         for _, node in nodes.known()
         if (found := _told(Known(hardware), node.name)) is not None
-        and (in_doubt(node) or hardware_in_doubt(node, found))
+        and (node.name in names or hardware_in_doubt(node, found))
     )
 
 
@@ -391,7 +405,9 @@ def namespaces_of_operands(around: Around) -> Collection[str]:
     if not isinstance(around.pods, Known):
         raise NotKnown(around.pods)
     pods = (pod for there in around.pods.value.values() for pod in there)
-    return tuple(sorted({pod.metadata.namespace for pod in pods if operand_of(pod.metadata.labels)}))
+    found = {pod.metadata.namespace for pod in pods if operand_of(pod.metadata.labels)}
+    sets = around.sets.value.values() if isinstance(around.sets, Known) else ()
+    return tuple(sorted(found | {each.metadata.namespace for alike in sets for each in alike}))
 
 
 CONFIG_MAPS = Within(MigConfigMap, namespaces_of_operands)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -36,11 +37,16 @@ class GpuInstance(msgspec.Struct, frozen=True, gc=False):
     remnant: bool = False
 
 
-class GpuInstances(msgspec.Struct, frozen=True):
+class GpuInstances(msgspec.Struct, frozen=True, dict=True):
     """The answer to `-lgi`; with nothing found where MIG is off on every GPU."""
 
     found: tuple[GpuInstance, ...] = ()
     said: tuple[Said, ...] = ()
+
+    @cached_property
+    def by_gpu(self) -> Mapping[int, tuple[GpuInstance, ...]]:
+        """Those of each GPU, in ascending order of their numbers: nodes of one kind share this."""
+        return _by_gpu(sorted(self.found, key=lambda each: each.id))
 
 
 class ComputeInstance(msgspec.Struct, frozen=True, gc=False):
@@ -52,11 +58,26 @@ class ComputeInstance(msgspec.Struct, frozen=True, gc=False):
     id: int
 
 
-class ComputeInstances(msgspec.Struct, frozen=True):
+class ComputeInstances(msgspec.Struct, frozen=True, dict=True):
     """The answer to `-lci`."""
 
     found: tuple[ComputeInstance, ...] = ()
     said: tuple[Said, ...] = ()
+
+    @cached_property
+    def by_gpu(self) -> Mapping[int, tuple[ComputeInstance, ...]]:
+        """Those of each GPU, in ascending order of their GPU instances."""
+        return _by_gpu(sorted(self.found, key=lambda each: (each.instance, each.id)))
+
+
+Either = TypeVar("Either", GpuInstance, ComputeInstance)
+
+
+def _by_gpu(found: Iterable[Either]) -> Mapping[int, tuple[Either, ...]]:
+    groups: dict[int, list[Either]] = {}
+    for each in found:
+        groups.setdefault(each.gpu, []).append(each)
+    return {gpu: tuple(group) for gpu, group in groups.items()}
 
 
 @lru_cache(maxsize=ALIKE)

@@ -43,7 +43,7 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False):
         return (int(old[1]), int(old[2])) if old else None
 
 
-class ListedGpu(msgspec.Struct, frozen=True):
+class ListedGpu(msgspec.Struct, frozen=True, gc=False):
     """A GPU and its MIG devices, in their order."""
 
     index: int
@@ -52,7 +52,7 @@ class ListedGpu(msgspec.Struct, frozen=True):
     devices: tuple[MigDevice, ...] = ()
 
 
-class Listing(msgspec.Struct, frozen=True):
+class Listing(msgspec.Struct, frozen=True, gc=False):
     """The answer. With something said beside it, it may not be the whole truth."""
 
     gpus: tuple[ListedGpu, ...] = ()

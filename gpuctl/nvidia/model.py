@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gpuctl.nvidia.detail import Detail, DetailedGpu, DeviceMemory
 from gpuctl.nvidia.instances import ComputeInstance, ComputeInstances, GpuInstance, GpuInstances
+from gpuctl.nvidia.lines import ALIKE
 from gpuctl.nvidia.listing import ListedGpu, Listing, MigDevice
 from gpuctl.nvidia.output import Said, Trouble, worst
 from gpuctl.nvidia.profile import Profile, made
-from gpuctl.nvidia.query import GpuRow, GpuRows, Process
-from gpuctl.nvidia.table import Table
+from gpuctl.nvidia.query import GpuRow, GpuRows, Process, Processes
 
 T = TypeVar("T")
-Of_a_GPU = TypeVar("Of_a_GPU", GpuInstance, ComputeInstance)
 
 ENABLED: Final = "Enabled"
 # What is said of one GPU takes nothing from what is listed of the others.
 _OF_ONE_GPU: Final = frozenset({Trouble.GPU_LOST, Trouble.GPU_ERROR, Trouble.MODE_PENDING, Trouble.IN_USE})
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One GPU. `mode` and `pending` are Enabled, Disabled, N/A, or empty if not known.
 
     `instances` and `computes` are None where nvidia-smi did not tell them.
@@ -70,7 +69,9 @@ class Gpu(msgspec.Struct, frozen=True):
 
     def memory_of(self, device: MigDevice) -> DeviceMemory | None:
         """The memory of one of its devices, where nvidia-smi told it."""
-        return next((each for each in self.memory or () if each.index == device.index), None)
+        if not self.memory:
+            return None
+        return next((each for each in self.memory if each.index == device.index), None)
 
 
 class Hardware(msgspec.Struct, frozen=True, dict=True):
@@ -131,7 +132,6 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     instances: GpuInstances | None = None
     computes: ComputeInstances | None = None
     detail: Detail | None = None
-    table: Table | None = None
     pci: tuple[str, ...] | None = None
 
 
@@ -142,22 +142,33 @@ def joined(answers: Answers) -> Hardware:
     instances = _whole("mig -lgi", answers.instances, said)
     computes = _whole("mig -lci", answers.computes, said)
     detail = _whole("-q -x", answers.detail, said)
-    table = _whole("", answers.table, said)
-    instances_of = _by_gpu(instances.found if instances else ())
-    computes_of = _by_gpu(computes.found if computes else ())
     gpus = tuple(
         _gpu(
             gpu,
             _row(gpu, rows),
-            None if instances is None else tuple(instances_of.get(gpu.index, ())),
-            None if computes is None else tuple(computes_of.get(gpu.index, ())),
+            None if instances is None else instances.by_gpu.get(gpu.index, ()),
+            None if computes is None else computes.by_gpu.get(gpu.index, ()),
             _detailed(gpu, rows, detail, len(answers.listing.gpus)),
-            _tabled(gpu.index, table),
         )
         for gpu in answers.listing.gpus
     )
     said += [(LISTING, each) for each in _contradictions(answers.listing, rows, gpus)]
     return Hardware(gpus, tuple(said), answers.pci or None)
+
+
+def with_processes(hardware: Hardware, answer: Processes) -> Hardware:
+    """The same with the processes that --query-compute-apps tells and -q -x does not: of no instance."""
+    said = list(hardware.said)
+    found = _whole("--query-compute-apps", answer, said)
+    gpus = hardware.gpus if found is None else tuple(_with(gpu, found) for gpu in hardware.gpus)
+    return Hardware(gpus, tuple(said), hardware.pci)
+
+
+def _with(gpu: Gpu, found: Processes) -> Gpu:
+    known = gpu.processes or ()
+    pids = {each.pid for each in known}
+    more = (each for each in found.found if each.gpu == gpu.uuid and each.pid not in pids)
+    return msgspec.structs.replace(gpu, processes=(*known, *more))
 
 
 def _whole(command: str, answer: T, said: list[tuple[str, Said]]) -> T | None:
@@ -176,26 +187,17 @@ def _row(gpu: ListedGpu, rows: GpuRows | None) -> GpuRow | None:
     )
 
 
-def _by_gpu(found: Sequence[Of_a_GPU]) -> Mapping[int, list[Of_a_GPU]]:
-    groups: dict[int, list[Of_a_GPU]] = {}
-    for each in found:
-        groups.setdefault(each.gpu, []).append(each)
-    return groups
-
-
 def _detailed(gpu: ListedGpu, rows: GpuRows | None, detail: Detail | None, count: int) -> DetailedGpu | None:
     if detail is None:
         return None
     row = _row(gpu, rows)
     for each in detail.gpus:
-        if each.uuid == gpu.uuid or (not each.uuid and row and row.bus_id == each.bus_id):
+        if each.uuid == gpu.uuid or each.index == gpu.index:
+            return each
+        if not each.uuid and each.index is None and row and row.bus_id == each.bus_id:
             return each
     only = detail.gpus[0] if len(detail.gpus) == count == 1 else None
-    return only if only and not only.uuid else None
-
-
-def _tabled(index: int, table: Table | None) -> tuple[DeviceMemory, ...] | None:
-    return None if table is None else tuple(each for gpu, each in table.devices if gpu == index)
+    return only if only and not only.uuid and only.index is None else None
 
 
 def _gpu(
@@ -204,7 +206,6 @@ def _gpu(
     instances: tuple[GpuInstance, ...] | None,
     computes: tuple[ComputeInstance, ...] | None,
     detail: DetailedGpu | None,
-    tabled: tuple[DeviceMemory, ...] | None,
 ) -> Gpu:
     sources = [each for each in (row, detail) if each is not None]
 
@@ -215,7 +216,7 @@ def _gpu(
                 return value
         return None
 
-    memory = detail.devices if detail else tabled
+    memory = detail.devices if detail else None
     return Gpu(
         index=gpu.index,
         name=gpu.name,
@@ -227,7 +228,7 @@ def _gpu(
         memory_total=told("memory_total"),
         memory_used=told("memory_used"),
         compute_mode=told("compute_mode") or "",
-        devices=tuple(_devices(gpu, instances, computes, memory)),
+        devices=_devices(gpu, instances, computes, memory),
         instances=instances,
         computes=computes,
         memory=memory,
@@ -240,43 +241,71 @@ def _devices(
     instances: tuple[GpuInstance, ...] | None,
     computes: tuple[ComputeInstance, ...] | None,
     memory: tuple[DeviceMemory, ...] | None,
-) -> Iterator[MigDevice]:
+) -> tuple[MigDevice, ...]:
     """The devices with the numbers of their instances, and with the attributes of their GPU instance."""
-    profiles = {each.id: each.profile for each in instances or ()}
-    numbers = _numbers(gpu, computes, memory)
-    for device in gpu.devices:
-        instance, compute = numbers.get(device.index, (None, None))
-        known = profiles.get(instance) if instance is not None else None
-        if known is None and instance is None:
-            yield device
-        elif known is None or not _fits(known, device.profile):
-            yield MigDevice(device.index, device.profile, device.uuid, instance, compute)
-        else:
-            profile = made(device.profile.compute, known.slices, known.gigabytes, known.attributes)
-            yield MigDevice(device.index, profile, device.uuid, instance, compute, exact=True)
+    if not gpu.devices:
+        return ()
+    old = tuple(device.told for device in gpu.devices) if gpu.devices[0].told else ()
+    if old and None not in old:
+        numbers: Numbers = old
+    elif memory:
+        told = {each.index: (each.instance, each.compute) for each in memory}
+        numbers = tuple(told.get(device.index) for device in gpu.devices)
+    else:
+        numbers = _numbers(tuple([device.profile for device in gpu.devices]), instances, computes)
+    return _placed(gpu.devices, numbers, {each.id: each.profile for each in instances or ()})
 
 
+def _placed(
+    devices: tuple[MigDevice, ...], numbers: Numbers, profiles: Mapping[int, Profile]
+) -> tuple[MigDevice, ...]:
+    placed: list[MigDevice] = []
+    for device, numbered in zip(devices, numbers, strict=True):
+        if numbered is None:
+            placed.append(device)
+            continue
+        profile, exact = _exact(device.profile, profiles.get(numbered[0]))
+        placed.append(MigDevice(device.index, profile, device.uuid, *numbered, exact))
+    return tuple(placed)
+
+
+Numbers = tuple[tuple[int, int | None] | None, ...]  # GPU instance and compute instance of each device
+
+
+@lru_cache(maxsize=ALIKE)
 def _numbers(
-    gpu: ListedGpu, computes: tuple[ComputeInstance, ...] | None, memory: tuple[DeviceMemory, ...] | None
-) -> dict[int, tuple[int, int]]:
-    """GPU instance and compute instance by number of device.
+    profiles: tuple[Profile, ...],
+    instances: tuple[GpuInstance, ...] | None,
+    computes: tuple[ComputeInstance, ...] | None,
+) -> Numbers:
+    """The instances of devices with these profiles, where neither UUIDs nor memory tell them.
 
-    Told by old UUIDs, by the XML or the table; else devices are in ascending order of their instances, which
-    holds only where all profiles agree.
+    Devices are in ascending order of their instances, which holds only where all profiles agree. Those that
+    are whole fill their GPU instances: where there are as many of both, one lies in each.
     """
-    old = {device.index: device.told for device in gpu.devices}
-    if gpu.devices and None not in old.values():
-        return {index: numbers for index, numbers in old.items() if numbers}
-    if memory:
-        return {each.index: (each.instance, each.compute) for each in memory}
-    order = sorted(computes or (), key=lambda each: (each.instance, each.id))
-    if len(order) != len(gpu.devices) or not all(map(_fits_device, order, gpu.devices)):
-        return {}
-    return {device.index: (each.instance, each.id) for each, device in zip(order, gpu.devices, strict=True)}
+    unknown = (None,) * len(profiles)
+    if computes:
+        fits = len(computes) == len(profiles) and all(map(_fits_device, computes, profiles))
+        return tuple([(each.instance, each.id) for each in computes]) if fits else unknown
+    found = instances or ()
+    fits = len(found) == len(profiles) and all(map(_fills, found, profiles))
+    return tuple([(each.id, None) for each in found]) if fits else unknown
 
 
-def _fits_device(compute: ComputeInstance, device: MigDevice) -> bool:
-    return compute.profile.plain == device.profile.plain
+@cache
+def _exact(device: Profile, instance: Profile | None) -> tuple[Profile, bool]:
+    """The profile of a device in this GPU instance, and whether it is known with its attributes."""
+    if instance is None or not _fits(instance, device):
+        return device, False
+    return made(device.compute, instance.slices, instance.gigabytes, instance.attributes), True
+
+
+def _fills(instance: GpuInstance, device: Profile) -> bool:
+    return device.whole and not instance.remnant and _fits(instance.profile, device)
+
+
+def _fits_device(compute: ComputeInstance, device: Profile) -> bool:
+    return compute.profile.plain is device.plain
 
 
 def _fits(instance: Profile, device: Profile) -> bool:

@@ -73,17 +73,17 @@ class Node:
     around: Around = field(repr=False)
     earlier: Node | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def ref(self) -> Ref:
         """The Node object."""
         return self.view.ref
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The node's name."""
         return self.view.metadata.name
 
-    @property
+    @cached_property
     def labels(self) -> Mapping[str, str]:
         """All labels."""
         return self.view.metadata.labels
@@ -123,18 +123,18 @@ class Node:
 
     # What GPU feature discovery wrote
 
-    @property
+    @cached_property
     def described(self) -> bool:
         """Whether GPU feature discovery has described the hardware."""
         return bool(self.label("gpu.product") or self.label("gpu.count"))
 
-    @property
+    @cached_property
     def product(self) -> str:
         """The model as labelled, without the suffixes of MIG and sharing."""
         product = self.label("gpu.product").removesuffix("-SHARED")
         return product.partition("-MIG-")[0].removeprefix("NVIDIA-")
 
-    @property
+    @cached_property
     def invalid(self) -> bool:
         """Whether strategy single gave up on the hardware."""
         return self.label("gpu.product").removesuffix("-SHARED").endswith(_INVALID)
@@ -147,6 +147,17 @@ class Node:
         if self.described:
             return self.labelled_strategy
         return self.configured_strategy or "none"
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody tells how its devices are shared, and perhaps not even by which strategy they are
+        offered: labels do, or an owner with rules of its own."""
+        return not self.described and not (self.owner and self.owner.strategy)
+
+    @property
+    def tells_one_model(self) -> bool:
+        """Whether its labels count whole GPUs: of a node with several models they count those of one."""
+        return self.strategy != "mixed" and "-MIG-" not in self.label("gpu.product")
 
     @cached_property
     def labelled_strategy(self) -> str:
@@ -200,6 +211,21 @@ class Node:
             if self.capacity.get(f"{name}{SHARED}") and not self.capacity.get(name):
                 yield name
 
+    @cached_property
+    def promised(self) -> Mapping[str, int] | None:
+        """What the labels promise, by resource; None where they tell too little.
+
+        On a node with several models the labels of full GPUs describe one of them, so those are left out.
+        """
+        if not self.described or self.invalid:
+            return None
+        count = self.number("gpu.count")
+        if self.strategy != "mixed":
+            return None if count is None else self.sharing.offered({GPU: count})
+        return self.sharing.offered(
+            {profile.resource: number for profile, number in self.labelled_profiles.items() if profile.whole}
+        )
+
     # Pods
 
     @cached_property
@@ -225,9 +251,10 @@ class Node:
         labels, annotations = self.labels, self.view.metadata.annotations
         if any(name.startswith(("hami.io/node-nvidia", "hami.io/node-handshake")) for name in annotations):
             return Owner("HAMi", "annotation hami.io/node-…")
-        if any(name.startswith("nos.nebuly.com/") for name in (*labels, *annotations)):
+        names = "\n".join(("", *labels, *annotations))
+        if "\nnos.nebuly.com/" in names:
             return Owner("nos", "nos.nebuly.com/… on the node")
-        if any("instaslice" in name for name in (*labels, *annotations, *self.view.status.capacity)):
+        if "instaslice" in names or any("instaslice" in name for name in self.view.status.capacity):
             return Owner("instaslice", "instaslice on the node")
         if "run.ai/mig.config" in labels or "node-role.kubernetes.io/runai-dynamic-mig" in labels:
             return Owner("Run:ai", "a label of Run:ai")
@@ -247,24 +274,24 @@ class Node:
         devices = self.around.devices
         return devices.value.get(self.name, ()) if isinstance(devices, Known) else ()
 
-    @property
+    @cached_property
     def passed_through(self) -> bool:
         """Whether its GPUs are handed to virtual machines."""
         return self.label("gpu.workload.config").startswith("vm-")
 
-    @property
+    @cached_property
     def virtual(self) -> bool:
         """Whether its GPUs are virtual, so that MIG is decided outside."""
         return self.label("vgpu.present") == "true"
 
     # What it is going through
 
-    @property
+    @cached_property
     def config(self) -> str:
         """The configuration that is asked for."""
         return self.labels.get(CONFIG, "")
 
-    @property
+    @cached_property
     def state(self) -> str:
         """What MIG manager says of it: success, failed, pending, rebooting, or nothing."""
         return self.labels.get(STATE, "")
@@ -272,13 +299,14 @@ class Node:
     @cached_property
     def paused(self) -> Mapping[str, str]:
         """Operands that are paused, and for what, by their labels."""
-        return {
-            name: text
-            for name, text in sorted(self.labels.items())
-            if name.startswith(DEPLOY) and text.startswith(PAUSED)
-        }
+        paused = [
+            (name, text)
+            for name, text in self.labels.items()
+            if text.startswith(PAUSED) and name.startswith(DEPLOY)
+        ]
+        return dict(sorted(paused))
 
-    @property
+    @cached_property
     def upgrading(self) -> str:
         """The state of a driver upgrade under way, empty if none is."""
         state = self.labels.get(UPGRADE, "")
@@ -337,7 +365,7 @@ class Node:
         changed = self.changed_at
         return changed is not None and self.around.now - changed < SETTLING
 
-    @property
+    @cached_property
     def ready(self) -> bool:
         """Whether the kubelet reports it as Ready."""
         return any(each.type == "Ready" and each.status == "True" for each in self.view.status.conditions)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gpuctl.facts.kinds import Kind, Meta, Moment, View
-from gpuctl.facts.objects import Condition, ConfigMapVolume, LabelRequirement, VolumeMount
+from gpuctl.facts.objects import Condition, ConfigMapVolume, VolumeMount
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -96,9 +96,14 @@ class GpuContainer(_Part, frozen=True):
     volume_mounts: tuple[VolumeMount, ...] = ()
 
 
+class HostPath(_Part, frozen=True):
+    path: str = ""
+
+
 class PodVolume(_Part, frozen=True):
     name: str
     config_map: ConfigMapVolume | None = None
+    host_path: HostPath | None = None
 
 
 class GpuPodSpec(_Part, frozen=True):
@@ -106,9 +111,9 @@ class GpuPodSpec(_Part, frozen=True):
     containers: tuple[GpuContainer, ...] = ()
     init_containers: tuple[GpuContainer, ...] = ()
     volumes: tuple[PodVolume, ...] = ()
-    scheduler_name: str = ""
     resource_claims: tuple[Any, ...] = ()
     active_deadline_seconds: int | None = None
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
 
 
 class Running(_Part, frozen=True):
@@ -166,14 +171,16 @@ def _extended(container: GpuContainer) -> dict[str, int]:
     return {name: quantity(amount) for name, amount in asked.items() if "/" in name}
 
 
+_THOUSANDS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}  # the API server writes 1000 as 1k
+
+
 def quantity(amount: str | float) -> int:
     """An amount of whole devices. What is no such amount counts as one device."""
     text = str(amount)
-    return int(text) if text.isdecimal() and text.isascii() else int(text != "")
-
-
-class SelectorOfNodes(_Part, frozen=True):
-    match_expressions: tuple[LabelRequirement, ...] = ()
+    number = text.rstrip("kMG")
+    if number.isdecimal() and number.isascii() and text.removeprefix(number) in _THOUSANDS:
+        return int(number) * _THOUSANDS[text.removeprefix(number)]
+    return int(text != "")
 
 
 class OperandTemplateMeta(_Part, frozen=True):
@@ -217,7 +224,6 @@ class _Operand(_Part, frozen=True):
 class ClusterPolicySpec(_Part, frozen=True):
     mig: _Mig | None = None
     mig_manager: _Operand | None = None
-    device_plugin: _Operand | None = None
 
 
 class ClusterPolicy(View, frozen=True):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import eq
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,6 +16,7 @@ from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Known, Reason, State, Unknown, attempt
 from gpuctl.nvidia.expected import GPU
+from gpuctl.nvidia.exporter import Slice, holders_by_exporter
 from gpuctl.nvidia.facts import FIRST, GPU_nodes_at_first
 from gpuctl.nvidia.kubelet import Devices
 from gpuctl.nvidia.listing import MigDevice
@@ -23,12 +27,29 @@ from gpuctl.nvidia.offers import Placements
 T = TypeVar("T")
 
 _EIGHTHS: Final = 8
+_LABELS: Final = (
+    "gpu.product",
+    "gpu.count",
+    "gpu.replicas",
+    "mig.strategy",
+    "mig.config",
+    "mig.config.state",
+)
+
+
+class ProcessPicture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A process on a GPU, as nvidia-smi names it."""
+
+    pid: int
+    name: str
+    memory_mib: int | None = msgspec.field(default=None, name="memoryMiB")
 
 
 class SlicePicture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A MIG device, or a whole GPU. `start` and `size` are in memory slices, -1 where the place is not known.
 
-    `held` is None where nothing tells who holds it; `holders` are `namespace/pod`, or UIDs of pods unknown.
+    `held` is None where nothing tells who holds it; `holders` are `namespace/pod`, or UIDs of pods unknown;
+    `told_by` is who says so.
     """
 
     name: str
@@ -41,10 +62,13 @@ class SlicePicture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     total_mib: int | None = msgspec.field(default=None, name="totalMiB")
     held: bool | None = None
     holders: tuple[str, ...] = ()
+    told_by: str = ""
+    processes: tuple[ProcessPicture, ...] = ()
 
 
 class GpuPicture(msgspec.Struct, frozen=True, rename="camel"):
-    """A GPU of so many memory slices. Empty strings stand for what is not known."""
+    """A GPU of so many memory slices. Empty strings stand for what is not known. `processes` are those of
+    which nothing tells the slice."""
 
     index: int
     model: str
@@ -55,10 +79,12 @@ class GpuPicture(msgspec.Struct, frozen=True, rename="camel"):
     slots: int
     slices: tuple[SlicePicture, ...]
     layout: str
+    processes: tuple[ProcessPicture, ...] = ()
 
 
 class NodePicture(msgspec.Struct, frozen=True, rename="camel"):
-    """A node. `unknown` says why its GPUs are not shown."""
+    """A node. `labels` are those that tell of its slices, without NVIDIA's prefix; `unknown` says why no GPUs
+    are shown."""
 
     name: str
     ready: bool
@@ -72,6 +98,7 @@ class NodePicture(msgspec.Struct, frozen=True, rename="camel"):
     allocatable: dict[str, int]
     gpus: tuple[GpuPicture, ...] = ()
     unknown: str = ""
+    labels: dict[str, str] = {}
 
     @property
     def layout(self) -> str:
@@ -86,17 +113,25 @@ class NodePicture(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @given(
-    GPU_nodes_at_first, Maybe(FIRST.hardware), Maybe(FIRST.placements), Maybe(FIRST.kubelet)
-)  # fmt: skip
+    GPU_nodes_at_first,
+    Maybe(FIRST.hardware),
+    Maybe(FIRST.placements),
+    Maybe(FIRST.kubelet),
+    Maybe(holders_by_exporter),
+)
 def pictures_of_nodes(
     nodes: Each[Ref, Node],
     hardware: State[Each[str, Hardware]],
     placements: State[Each[str, Placements]],
     kubelet: State[Each[str, Devices]],
+    exporter: State[Mapping[Slice, tuple[str, ...]]],
 ) -> Each[Ref, NodePicture]:
     """Every GPU node as far as it is known."""
+    named = exporter.value if isinstance(exporter, Known) else {}
     return nodes.map(
-        lambda node: picture(node, _of(hardware, node), _of(placements, node), _of(kubelet, node))
+        lambda node: picture(
+            node, _of(hardware, node), _of(placements, node), Holders.of(node, _of(kubelet, node), named)
+        )
     )
 
 
@@ -107,7 +142,7 @@ def _of(answers: State[Each[str, T]], node: Node) -> State[T]:
 
 
 def picture(
-    node: Node, hardware: State[Hardware], placements: State[Placements], kubelet: State[Devices]
+    node: Node, hardware: State[Hardware], placements: State[Placements], holders: Holders
 ) -> NodePicture:
     """One node."""
     gpus: tuple[GpuPicture, ...] = ()
@@ -115,8 +150,7 @@ def picture(
     if isinstance(hardware, Known):
         obstacle = hardware.value.obstacle
         unknown = str(obstacle) if obstacle else ""
-        owners = _holders(node, kubelet)
-        gpus = tuple(_gpu(gpu, placements, owners) for gpu in hardware.value.gpus)
+        gpus = tuple(_gpu(gpu, placements, holders) for gpu in hardware.value.gpus)
     return NodePicture(
         name=node.name,
         ready=node.ready,
@@ -130,10 +164,40 @@ def picture(
         allocatable=dict(node.allocatable),
         gpus=gpus,
         unknown=unknown,
+        labels=dict(_labels(node)),
     )
 
 
-def _holders(node: Node, kubelet: State[Devices]) -> Mapping[str, tuple[str, ...]] | None:
+def _labels(node: Node) -> Iterator[tuple[str, str]]:
+    for name in _LABELS:
+        if node.label(name):
+            yield name, node.label(name)
+    for profile, count in sorted(node.labelled_profiles.items(), key=lambda item: str(item[0])):
+        yield f"mig-{profile.label}.count", str(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Who holds what. `by_device` is the kubelet's account, which is whole, or None if there is none;
+    `by_slice` is DCGM exporter's, which may lack some."""
+
+    by_device: Mapping[str, tuple[str, ...]] | None
+    by_slice: Mapping[Slice, tuple[str, ...]]
+
+    @staticmethod
+    def of(node: Node, kubelet: State[Devices], by_slice: Mapping[Slice, tuple[str, ...]]) -> Holders:
+        """Those of a node."""
+        return Holders(_by_device(node, kubelet), by_slice)
+
+    def held(self, uuid: str, place: Slice | None) -> tuple[bool | None, tuple[str, ...], str]:
+        """Whether a device is held, by which pods, and who says so; None where nothing tells."""
+        if self.by_device is not None:
+            return uuid in self.by_device, self.by_device.get(uuid, ()), "kubelet"
+        named = self.by_slice.get(place, ()) if place else ()
+        return (True, named, "dcgm-exporter") if named else (None, (), "")
+
+
+def _by_device(node: Node, kubelet: State[Devices]) -> Mapping[str, tuple[str, ...]] | None:
     """Pods by device, None where nothing tells."""
     if not isinstance(kubelet, Known):
         return None
@@ -147,50 +211,67 @@ def _holders(node: Node, kubelet: State[Devices]) -> Mapping[str, tuple[str, ...
     return {device: tuple(dict.fromkeys(pods_of)) for device, pods_of in found.items()}
 
 
-def _gpu(gpu: Gpu, placements: State[Placements], owners: Mapping[str, tuple[str, ...]] | None) -> GpuPicture:
+def _gpu(gpu: Gpu, placements: State[Placements], holders: Holders) -> GpuPicture:
     slots = _slots(gpu, placements)
     whole = not gpu.sliced and not gpu.devices
-    slices = (_whole(gpu, slots, owners),) if whole else tuple(_slices(gpu, owners))
+    slices = (_whole(gpu, slots, holders),) if whole else tuple(_slices(gpu, holders))
+    there = {each.instance for each in slices}
+    loose = () if whole else tuple(_on(gpu, lambda instance: instance not in there or instance is None))
     return GpuPicture(
-        gpu.index, gpu.name, gpu.uuid, gpu.bus_id, gpu.mode, gpu.pending, slots, slices, gpu.layout
+        gpu.index, gpu.name, gpu.uuid, gpu.bus_id, gpu.mode, gpu.pending, slots, slices, gpu.layout, loose
     )
 
 
-def _whole(gpu: Gpu, slots: int, owners: Mapping[str, tuple[str, ...]] | None) -> SlicePicture:
+def _on(gpu: Gpu, where: Callable[[int | None], bool]) -> Iterator[ProcessPicture]:
+    """Its processes on such GPU instances."""
+    for each in gpu.processes or ():
+        if where(each.instance):
+            yield ProcessPicture(each.pid, each.name, each.memory)
+
+
+def _whole(gpu: Gpu, slots: int, holders: Holders) -> SlicePicture:
+    held, pods, told_by = holders.held(gpu.uuid, (gpu.uuid, None))
     return SlicePicture(
-        name="whole GPU",
+        name="whole GPU" if gpu.mode else "GPU of unknown MIG mode",
         uuid=gpu.uuid,
         start=0,
         size=slots,
         used_mib=gpu.memory_used,
         total_mib=gpu.memory_total,
-        held=None if owners is None else gpu.uuid in owners,
-        holders=(owners or {}).get(gpu.uuid, ()),
+        held=held,
+        holders=pods,
+        told_by=told_by,
+        processes=tuple(_on(gpu, lambda _: True)),
     )
 
 
-def _slices(gpu: Gpu, owners: Mapping[str, tuple[str, ...]] | None) -> Iterator[SlicePicture]:
+def _slices(gpu: Gpu, holders: Holders) -> Iterator[SlicePicture]:
     """The devices; then GPU instances that no device lies in."""
     places = {each.id: each for each in gpu.instances or ()}
+    shared = Counter(device.instance for device in gpu.devices)
     for device in gpu.devices:
-        place = places.get(device.instance) if device.instance is not None else None
+        number = device.instance
+        place = places.get(number) if number is not None else None
+        alone = number is not None and shared[number] == 1
         memory = gpu.memory_of(device)
+        held, pods, told_by = holders.held(device.uuid, (gpu.uuid, number) if alone else None)
         yield SlicePicture(
             name=str(device.profile),
             uuid=device.uuid,
             start=place.start if place else -1,
             size=place.size if place else _share(gpu, device),
-            instance=device.instance,
+            instance=number,
             compute=device.compute,
             used_mib=memory.used if memory else None,
             total_mib=memory.total if memory else None,
-            held=None if owners is None else device.uuid in owners,
-            holders=(owners or {}).get(device.uuid, ()),
+            held=held,
+            holders=pods,
+            told_by=told_by,
+            processes=tuple(_on(gpu, partial(eq, number))) if alone else (),
         )
-    used = {device.instance for device in gpu.devices}
-    if None not in used:
+    if None not in shared:
         for each in gpu.instances or ():
-            if each.id not in used:
+            if each.id not in shared:
                 name = f"{each.profile} without compute instance"
                 yield SlicePicture(name, "", each.start, each.size, each.id)
 

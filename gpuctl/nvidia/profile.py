@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final
 
-PATTERN: Final = r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][A-Za-z][A-Za-z0-9.,]*)?"
 _PARTS: Final = re.compile(r"(?:(\d+)c\.)?(\d+)g\.(\d+)gb(?:([+-])([A-Za-z][A-Za-z0-9.,]*))?")
 _DOTTED: Final = re.compile(r"((?:\d+c\.)?\d+g\.\d+gb)\.([A-Za-z][A-Za-z0-9.]*)")
 _EIGHTHS: Final = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """A profile: compute slices in use, compute slices of the GPU instance, its nominal gigabytes.
 
     `attributes` has its sign: `+me`, `+me.all`, `+gfx`, `-me`. `gigabytes` is part of the name and not the
-    usable memory.
+    usable memory. Equal ones are one object, for `made` alone makes them.
     """
 
     compute: int
@@ -29,13 +28,6 @@ class Profile:
 
     def __str__(self) -> str:
         return self._name
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.compute, self.slices, self.gigabytes, self.attributes))
 
     @cached_property
     def _name(self) -> str:
@@ -50,7 +42,7 @@ class Profile:
     @cached_property
     def plain(self) -> Profile:
         """Without attributes, as `nvidia-smi -L` names it."""
-        return made(self.compute, self.slices, self.gigabytes)
+        return made(self.compute, self.slices, self.gigabytes, "")
 
     @cached_property
     def instance(self) -> Profile:
@@ -68,9 +60,9 @@ class Profile:
         return f"nvidia.com/mig-{self.label}"
 
 
-@lru_cache(maxsize=4096)
-def made(compute: int, slices: int, gigabytes: int, attributes: str = "") -> Profile:
-    """The profile of these parts: one object for equal ones, for there are few and they are met often."""
+@cache
+def made(compute: int, slices: int, gigabytes: int, attributes: str, /) -> Profile:
+    """The profile of these parts: one object for equal ones, which are met a hundred thousand times."""
     return Profile(compute, slices, gigabytes, attributes)
 
 

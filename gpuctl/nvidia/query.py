@@ -26,7 +26,6 @@ PROCESS_COLUMNS: Final = ("gpu_uuid", "pid", "process_name", "used_memory")
 _HEADER: Final = re.compile(r"\w+(?:\.\w+)*(?: \[\w+\])?(?:, \w+(?:\.\w+)*(?: \[\w+\])?)*")
 _MISSING: Final = re.compile(r"\[.*\]|N/A|")
 _MODES: Final = ("Enabled", "Disabled", "N/A", "")
-_GRAPHICS: Final = re.compile(r"^(\S+) (?:Class )?030[02][0-9a-f]{0,2}: 10de:", re.MULTILINE | re.IGNORECASE)
 _BUS: Final = re.compile(r"(?:[0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
@@ -103,15 +102,22 @@ def parse_gpus(output: Output) -> GpuRows:
 def parse_processes(output: Output) -> Processes:
     """Reads the answer to `--query-compute-apps`; none is a regular answer."""
     rows, said = _table(output, PROCESS_COLUMNS, may_be_empty=True)
-    return Processes(tuple(_process(row) for row in rows if row.get("pid", "").isdecimal()), said)
+    odd = [row for row in rows if not _is_process(row)]
+    if odd:
+        said = (*said, Said(Trouble.UNREADABLE, f"no process: {shortened(', '.join(odd[0].values()))}"))
+    return Processes(tuple(_process(row) for row in rows if _is_process(row)), said)
+
+
+def _is_process(row: Mapping[str, str]) -> bool:
+    return _mib(row.get("pid", "")) is not None and row.get("gpu_uuid", "").startswith("GPU-")
 
 
 def _process(row: Mapping[str, str]) -> Process:
     return Process(
-        gpu=row.get("gpu_uuid", ""),
+        gpu=row["gpu_uuid"],
         pid=int(row["pid"]),
         name=row.get("process_name", ""),
-        memory=_mib(row.get("used_memory", "")),
+        memory=_mib(row.get("used_memory", row.get("used_gpu_memory", ""))),  # asked for and printed
     )
 
 

@@ -34,11 +34,23 @@ def selected(node: Node, maps: ConfigMaps) -> Selection | None:
 
     Raises `NotKnown` where a ConfigMap that decides it could not be read.
     """
-    found = list(_found(node, maps))
+    found = list(_in_force(node, maps))
     for source, configs in found:
         if node.config in configs:
             return Selection(source, tuple(configs), configs[node.config])
     return Selection(found[0][0], tuple(found[0][1]), None) if found else None
+
+
+def _in_force(node: Node, maps: ConfigMaps) -> Iterator[tuple[Ref, Configs]]:
+    """A ConfigMap of somebody's own decides alone; those that the operator makes stand in for each other."""
+    for source, configs in _found(node, maps):
+        yield source, configs
+        if source.name not in (DEFAULT, _generated(node)):
+            return
+
+
+def _generated(node: Node) -> str:
+    return f"{node.name}-mig-config"
 
 
 def _found(node: Node, maps: ConfigMaps) -> Iterator[tuple[Ref, Configs]]:
@@ -63,7 +75,7 @@ def _candidates(node: Node, maps: ConfigMaps) -> Iterator[Ref]:
         for name in _mounted(pod):
             yield Ref(MigConfigMap.of, name, pod.metadata.namespace)
     for namespace in namespaces:
-        for name in (*_of_policy(node), f"{node.name}-mig-config", DEFAULT):
+        for name in (*_of_policy(node), _generated(node), DEFAULT):
             yield Ref(MigConfigMap.of, name, namespace)
 
 

@@ -157,5 +157,5 @@ def test_profiles_of_another_card_are_told_by_the_memory(name: str, possible: bo
 
 
 def test_what_the_gpu_offers_goes_before_its_memory() -> None:
-    offered = frozenset({made(7, 7, 80)})
+    offered = frozenset({made(7, 7, 80, "")})
     assert impossible(Part(True, (("7g.79gb", 1),)), off(0), offered) == ("7g.79gb",)

@@ -14,11 +14,11 @@ from gpuctl.nvidia.detail import parse_detail
 from gpuctl.nvidia.instances import parse_compute_instances, parse_gpu_instances
 from gpuctl.nvidia.kubelet import parse_devices
 from gpuctl.nvidia.listing import parse_listing
-from gpuctl.nvidia.model import Answers, joined
+from gpuctl.nvidia.model import Answers, joined, with_processes
 from gpuctl.nvidia.offers import parse_offers, parse_placements
 from gpuctl.nvidia.output import Trouble, worst
 from gpuctl.nvidia.query import parse_gpus, parse_pci, parse_processes
-from gpuctl.nvidia.table import parse_table
+from gpuctl.nvidia.table import parse_account, parse_table
 from tests.nvidia import texts
 
 Parser = Callable[[Output], Any]
@@ -225,3 +225,96 @@ def test_the_kubelet_s_record_tells_holders_without_replica_numbers() -> None:
     devices = parse_devices(Output(text))
     assert [held.pod for held in devices.holders("GPU-a")] == ["u1"]
     assert devices.registered == {"nvidia.com/gpu": frozenset({"GPU-a"})}
+
+
+def test_without_compute_instances_whole_devices_fill_their_gpu_instances() -> None:
+    whole = texts.LISTED.replace("1c.3g.40gb", "3g.40gb   ")
+    hardware = joined(
+        Answers(listing=parse_listing(Output(whole)), instances=parse_gpu_instances(Output(texts.LGI)))
+    )
+    told = [(str(device.profile), device.instance, device.exact) for device in hardware.devices]
+    assert told == [("3g.40gb", 1, True), ("1g.10gb+me", 11, True), ("1g.10gb", 13, True)]
+
+
+WHOLE_DEVICES = texts.LISTED.replace("1c.3g.40gb", "3g.40gb   ")
+
+
+@pytest.mark.parametrize(
+    ("listed", "instances"),
+    [
+        (texts.LISTED, texts.LGI),  # a part of an instance may have others beside it
+        (WHOLE_DEVICES, texts.LGI.replace("MIG 1g.10gb   ", "MIG 2g.20gb   ")),
+        (WHOLE_DEVICES, texts.LGI.replace("MIG 1g.10gb ", "MIG 1g.10gb*")),
+    ],
+)
+def test_devices_that_do_not_fit_the_instances_are_not_told_by_them(listed: str, instances: str) -> None:
+    hardware = joined(
+        Answers(listing=parse_listing(Output(listed)), instances=parse_gpu_instances(Output(instances)))
+    )
+    assert {device.instance for device in hardware.devices} == {None}
+
+
+def test_the_tables_stand_in_where_there_is_no_xml() -> None:
+    detail = parse_account(Output(texts.TABLE))
+    (gpu,) = detail.gpus
+    assert detail.said == ()
+    assert (gpu.index, gpu.bus_id, gpu.mode, gpu.pending) == (0, "0000:61:00.0", "Enabled", "Enabled")
+    assert [(each.instance, each.used, each.total) for each in gpu.devices] == [(6, 1786, 24192)]
+    assert [(each.pid, each.instance) for each in gpu.processes] == [(4711, 6)]
+    assert parse_account(Output(texts.XML)).gpus == parse_detail(Output(texts.XML)).gpus
+
+
+def test_a_mode_that_waits_has_a_star_in_the_table() -> None:
+    waiting = texts.TABLE.replace("Enabled |", "Enabled*|")
+    (gpu,) = parse_account(Output(waiting)).gpus
+    assert (gpu.mode, gpu.pending) == ("Enabled", "Disabled")
+
+
+@pytest.mark.parametrize(
+    ("told", "odd"),
+    [
+        ("|  0    6   0   0  |            1786MiB /", "|  0    6   0   x  |            1786MiB /"),
+        ("|    0    6    0             4711      C ", "|    0    6    0             47x1      C "),
+        ("|   0  NVIDIA RTX PRO 6000 Blac...    On  |", "|   0  NVIDIA RTX PRO 6000 Blac...    0?  |"),
+    ],
+)  # fmt: skip
+def test_no_row_of_a_table_is_passed_over(told: str, odd: str) -> None:
+    assert told in texts.TABLE
+    assert parse_account(Output(texts.TABLE.replace(told, odd))).said
+
+
+def test_processes_come_from_the_list_of_them_where_the_xml_tells_none() -> None:
+    one = parse_listing(Output("\n".join(texts.LISTED.splitlines()[:2])))
+    told = joined(Answers(listing=one, detail=parse_detail(Output(texts.XML))))
+    apps = parse_processes(Output(f"{texts.GPU_A}, 4711, python3, 256\n{texts.GPU_A}, 4712, python3, 8\n"))
+    (gpu,) = with_processes(told, apps).gpus
+    assert [(each.pid, each.instance) for each in gpu.processes or ()] == [(4711, 1), (4712, None)]
+
+
+def test_a_list_of_processes_that_can_t_be_read_adds_none_and_is_said() -> None:
+    one = joined(Answers(listing=parse_listing(Output("\n".join(texts.LISTED.splitlines()[:2])))))
+    hardware = with_processes(one, parse_processes(Output("Segmentation fault")))
+    assert hardware.gpus == one.gpus
+    assert [command for command, _ in hardware.said] == ["--query-compute-apps"]
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        (f"{texts.GPU_A}, 4711, python3, 256\n", 256),
+        (f"gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n{texts.GPU_A}, 4711, python3, 256\n", 256),
+        (f"{texts.GPU_A}, 4711, python3 -c a, b, 256 MiB\n", 256),
+        (f"{texts.GPU_A}, 4711, python3, [N/A]\n", None),
+    ],
+)
+def test_processes_are_read_with_a_header_and_without(text: str, memory: int | None) -> None:
+    answer = parse_processes(Output(text))
+    assert [(each.pid, each.memory) for each in answer.found] == [(4711, memory)]
+    assert answer.said == ()
+
+
+@pytest.mark.parametrize(
+    "row", [f"{texts.GPU_A}, [N/A], python3, 256", "0, 4711, python3, 256", f"{texts.GPU_A}, 47 11, x, 1"]
+)
+def test_no_process_is_passed_over_in_silence(row: str) -> None:
+    assert parse_processes(Output(f"{row}\n")).said
