@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-cluster test-api-faults cluster cluster-down lint lock schema examples sessions clean
+.PHONY: demo test test-cluster test-api-faults test-faults cluster cluster-build cluster-down lint lock schema examples sessions walkthrough clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gpuctl check --from examples/degraded --fail-on never
@@ -14,14 +14,21 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/pytest -m "not cluster" -n auto
 
-test-cluster: $(VENV)/.dev
-	$(BIN)/python -m tests.cluster.bed build
-	$(BIN)/pytest -m "cluster and not api_faults" tests/cluster
+test-cluster: cluster-build
+	$(BIN)/pytest -m "cluster and not api_faults and not faults" -n 2 --dist loadfile --no-loadscope-reorder \
+	  tests/cluster
 
 # Every request of a check with every fault of an API server: takes long; compares docs/api-faults.md.
-test-api-faults: $(VENV)/.dev
-	$(BIN)/python -m tests.cluster.bed build
+test-api-faults: cluster-build
 	$(BIN)/pytest -m api_faults tests/cluster
+
+# Runbooks killed, stopped, refused and disturbed at every write: takes long; compares docs/faults.md.
+test-faults: cluster-build
+	$(BIN)/pytest -m faults tests/cluster
+
+# What the cluster is made of, unless it is there: a quarter of an hour.
+cluster-build: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.bed build
 
 cluster: $(VENV)/.dev
 	@$(BIN)/python -m tests.cluster.bed up
@@ -66,6 +73,10 @@ schema: $(VENV)/.dev
 # The terminal sessions in README and docs, run anew.
 sessions: $(VENV)/.dev
 	$(BIN)/python -m tests.docs.sessions
+
+# The live sessions of docs/maintenance-window.md, run anew on the real control plane.
+walkthrough: $(VENV)/.dev
+	$(BIN)/python -m tests.cluster.walkthrough
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
