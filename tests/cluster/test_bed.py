@@ -10,7 +10,7 @@ import pytest
 from .bed import Bed
 from .bed.images import BUSYBOX
 from .bed.kubectl import Kubectl, KubectlError
-from .bed.kueue import Kueue
+from .bed.kueue import ROTATOR, Kueue
 
 MIG = "nvidia.com/mig-1g.10gb"
 
@@ -179,6 +179,17 @@ def test_kueue_heals_a_bundle_unless_its_rotator_is_frozen(bed: Bed, kueue: Kueu
     kueue.set_bundle(bundle, bundle.value[: len(bundle.value) // 2])
     with pytest.raises(AssertionError, match="not within"):
         bed.wait(lambda: kueue.bundles()[0].value == bundle.value, 5, "a healing that must not come")
+
+
+@pytest.mark.parametrize("value", [b"", None], ids=["wrong", "right by another hand"])
+def test_kueues_bundles_are_given_back_as_its_own_writing(bed: Bed, kueue: Kueue, value: bytes | None) -> None:
+    kueue.freeze_rotator()
+    own = kueue.bundles()[0].value
+    for written in (b"", own if value is None else value):
+        kueue.set_bundles(kueue.bundles(), written)
+    assert not kueue.healthy()
+    kueue.restore()
+    assert {(each.value, each.writers) for each in kueue.bundles()} == {(own, frozenset({ROTATOR}))}
 
 
 @pytest.mark.parametrize("kind", ["deployment", "service", "secret"])

@@ -181,7 +181,7 @@ def test_without_one_rule_exactly_what_it_names_is_not_judged(runs: Runs, rule: 
         assert changed.pop("shown-certificate") == "pass", "a handshake tells instead"
     assert set(changed) == left_out.names
     assert set(changed.values()) <= NOT_JUDGED
-    assert answer.findings() == []
+    assert answer.fingerprints() <= whole.fingerprints(), "what is not seen is no fault"
 
 
 # The account that the manifests make

@@ -173,7 +173,6 @@ def test_an_unknown_authority(bed: Bed, frozen: Kueue, tmp_path: Path) -> None:
 
 def test_a_stale_authority_of_the_same_name(bed: Bed, frozen: Kueue, tmp_path: Path) -> None:
     """Everywhere the same: nothing in the data is wrong, whoever looks."""
-    right = frozen.bundles()[0].value
     frozen.set_bundles(frozen.bundles(), authority().pem)
     try:
         live = proven(bed, tmp_path / "s", "KWH090", "an older CA of the same name", 'certificate "kueue-ca"')
@@ -189,7 +188,7 @@ def test_a_stale_authority_of_the_same_name(bed: Bed, frozen: Kueue, tmp_path: P
         (finding,) = of(opened, "secrets-certificate")
         assert (finding["code"], finding["object"]["name"]) == ("KWH096", "kueue-webhook-server-cert")
     finally:
-        frozen.set_bundles(frozen.bundles(), right)
+        frozen.give_bundles_back()
 
 
 # Addresses

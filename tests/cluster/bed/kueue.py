@@ -29,6 +29,7 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta1/resourceflavors"  # not as they are stored: reading takes a conversion
 AT_ONCE = 4  # objects of its manifests
 CONVERSION = "/spec/conversion/webhook"
+ROTATOR = "kueue"  # as managedFields names who writes the caBundles
 KUEUES = "app.kubernetes.io/name=kueue"
 MANAGER = "control-plane=controller-manager"
 READING = ("get", "list", "watch")
@@ -64,6 +65,11 @@ class Bundle:
     name: str
     path: str
     value: bytes
+    writers: frozenset[str]  # of the object's caBundles, as managedFields has them
+
+    def is_right(self, authority: bytes) -> bool:
+        """Whether it holds what the rotator would write, and the rotator wrote it."""
+        return (self.value, self.writers) == (authority, frozenset({ROTATOR}))
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,9 @@ class Kueue:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(self.manifests))
 
     def restore(self) -> None:
-        """Healthy again, after whatever a test has done to it."""
+        """As it was, after whatever a test has done to it."""
         self._put_right()
-        self._give_bundles_back()
+        self.give_bundles_back()
         try:
             wait(self.healthy, SLOW_TO_HEAL, "Kueue's own healing", every=LOOKS_EVERY)
         except TooLong:
@@ -108,11 +114,11 @@ class Kueue:
             self.wait_healthy()
 
     def wait_healthy(self, timeout: float = 180) -> None:
-        what = "a healthy Kueue: available, its caBundles its own, webhooks answering"
+        what = "a healthy Kueue: available, its caBundles its own and by its own hand, webhooks answering"
         wait(self.healthy, timeout, what, every=LOOKS_EVERY)
 
     def healthy(self) -> bool:
-        """Available, every caBundle is its Secret's, and the API services and webhooks answer."""
+        """Available, every caBundle is its rotator's, and the API services and webhooks answer."""
         signs = (self._available, self._api_services_answer, self._webhooks_answer, self._bundles_agree)
         try:
             return all(sign() for sign in signs)
@@ -127,7 +133,7 @@ class Kueue:
         """Write a caBundle; while Kueue may, it soon writes its own again (see freeze_rotator)."""
         self.set_bundles([bundle], value)
 
-    def set_bundles(self, bundles: Iterable[Bundle], value: bytes) -> None:
+    def set_bundles(self, bundles: Iterable[Bundle], value: bytes, writer: str = "gpuctl-bed") -> None:
         """The same for many of them, those of an object at once."""
         encoded = base64.b64encode(value).decode()
         patches: dict[str, list[dict[str, str]]] = {}
@@ -135,7 +141,15 @@ class Kueue:
             step = {"op": "add", "path": f"{each.path}/caBundle", "value": encoded}
             patches.setdefault(f"{COLLECTIONS[each.resource]}/{each.name}", []).append(step)
         for path, steps in patches.items():
-            self.api.patch(path, steps, JSON_PATCH)
+            self.api.patch(path, steps, JSON_PATCH, fieldManager=writer)
+
+    def give_bundles_back(self) -> None:
+        """Have every caBundle as its rotator would, and in its name. It would, too. But it waits longer each
+        time that it was refused, and leaves what is right already, whoever wrote that."""
+        if own := self._authority():
+            wrong = [each for each in self.bundles() if not each.is_right(own)]
+            for value in (own + b"\n", own):  # who writes what is there already does not become its writer
+                self.set_bundles(wrong, value, ROTATOR)
 
     def freeze_rotator(self) -> None:
         """Take its right to write caBundles, so that a broken one stays as it is."""
@@ -177,11 +191,6 @@ class Kueue:
     def _apply_one(self, item: Object) -> None:
         self.api.patch(_path(item), item, APPLY, fieldManager="kubectl", force="true")
 
-    def _give_bundles_back(self) -> None:
-        """Its rotator would, too. But it waits longer each time that it was refused."""
-        if own := self._authority():
-            self.set_bundles((each for each in self.bundles() if each.value != own), own)
-
     def _authority(self) -> bytes:
         """The CA that it keeps; empty while there is none."""
         secret = self.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{self.secret}")
@@ -196,7 +205,7 @@ class Kueue:
 
     def _bundles_agree(self) -> bool:
         own = self._authority()
-        return bool(own) and {bundle.value for bundle in self.bundles()} == {own}
+        return bool(own) and {each.is_right(own) for each in self.bundles()} == {True}
 
     def _api_services_answer(self) -> bool:
         conditions = [
@@ -213,14 +222,13 @@ class Kueue:
     def _admission_bundles(self) -> Iterator[Bundle]:
         for resource in CONFIGURATIONS:
             for configuration in self._own(resource):
-                name = configuration["metadata"]["name"]
                 for index, webhook in enumerate(configuration.get("webhooks", ())):
-                    yield _bundle(resource, name, f"/webhooks/{index}", webhook)
+                    yield _bundle(resource, configuration, f"/webhooks/{index}", webhook)
 
     def _conversion_bundles(self) -> Iterator[Bundle]:
         for crd in self._own(CRDS):
             if (conversion := crd["spec"].get("conversion", {})).get("strategy") == "Webhook":
-                yield _bundle(CRDS, crd["metadata"]["name"], CONVERSION, conversion["webhook"])
+                yield _bundle(CRDS, crd, CONVERSION, conversion["webhook"])
 
     def _own(self, resource: str) -> list[dict[str, Any]]:
         """Kueue's own objects of a cluster-wide kind."""
@@ -238,6 +246,8 @@ def _path(item: Object) -> str:
     return f"{root}{place}/{item['kind'].lower()}s/{item['metadata']['name']}"
 
 
-def _bundle(resource: str, name: str, path: str, webhook: dict[str, Any]) -> Bundle:
-    encoded = webhook.get("clientConfig", {}).get("caBundle", "")
-    return Bundle(resource, name, f"{path}/clientConfig", base64.b64decode(encoded))
+def _bundle(resource: str, holder: Object, path: str, webhook: Object) -> Bundle:
+    meta, encoded = holder["metadata"], webhook.get("clientConfig", {}).get("caBundle", "")
+    fields = ((each["manager"], json.dumps(each["fieldsV1"])) for each in meta["managedFields"])
+    writers = frozenset(manager for manager, written in fields if "f:caBundle" in written)
+    return Bundle(resource, meta["name"], f"{path}/clientConfig", base64.b64decode(encoded), writers)
