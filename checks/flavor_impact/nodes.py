@@ -15,7 +15,6 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown
 from gpuctl.kueue.flavors import CORDONED, ON_FLAVORS, Flavor
 from gpuctl.kueue.objects import ResourceNode
-from gpuctl.kueue.scene import told
 
 
 @every(ON_FLAVORS, "every flavor that gives out quota has a Ready node for its pods", given())
@@ -30,7 +29,7 @@ def flavors_with_nodes(flavor: Flavor) -> Iterator[Finding]:
         raise NotKnown(Inapplicable("its nodes are made when they are asked for, or another cluster's"))
     for resource in _given_out(flavor):
         if not any(_takes(flavor, node, resource) for node in flavor.footing.nodes):
-            _checks_must_be_read(flavor)
+            flavor.footing.checks_must_be_read()
             yield _finding(flavor, resource)
     flavor.footing.must_be_whole()
 
@@ -40,12 +39,6 @@ def _given_out(flavor: Flavor) -> Sequence[str]:
     if not any(flavor.footing.promised.values()):
         return ()
     return flavor.footing.accelerators or ("",)
-
-
-def _checks_must_be_read(flavor: Flavor) -> None:
-    """Raises NotKnown if an AdmissionCheck that could not be read may be one that brings nodes."""
-    if any(each.checks for each in flavor.queues):
-        told(flavor.scene.written.checks, "AdmissionChecks")
 
 
 def _takes(flavor: Flavor, node: ResourceNode, resource: str) -> bool:

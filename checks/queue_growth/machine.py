@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from gpuctl.audit.assertion import every, holds
 from gpuctl.audit.finding import Evidence, Finding, Severity
@@ -56,6 +57,7 @@ def _wishes(footing: Footing) -> Iterator[Finding]:
 def _nodes(footing: Footing) -> Iterator[Finding]:
     if footing.nodes or footing.on_demand or not any(footing.promised.values()):
         return
+    footing.checks_must_be_read()
     labels = ", ".join(f"{key}={label}" for key, label in footing.flavor.spec.node_labels.items())
     yield Finding(
         code=codes.NO_NODES,
@@ -82,19 +84,31 @@ def _nodes(footing: Footing) -> Iterator[Finding]:
 
 
 def _amounts(footing: Footing) -> Iterator[Finding]:
-    for resource in footing.accelerators if footing.nodes else ():
-        promised, there = footing.promised[resource], footing.offered(resource, footing.nodes)
-        usable = footing.offered(resource, footing.usable)
-        outside = footing.taken_outside(resource)
-        if not there:
-            yield _not_offered(footing, resource, promised)
-        elif promised > there:
-            yield _too_much(footing, resource, promised, there)
-        elif promised > usable:
-            yield _out_of_service(footing, resource, promised, usable)
-        elif outside and promised + outside > there:
-            yield _taken(footing, resource, promised, there, outside)
+    if footing.nodes and not footing.on_demand:
+        yield from all_of(*(partial(_amount, footing, resource) for resource in footing.accelerators))
     footing.must_be_whole()
+
+
+def _amount(footing: Footing, resource: str) -> Iterator[Finding]:
+    found = _shortage(footing, resource)
+    if found:
+        footing.checks_must_be_read()
+        yield found
+
+
+def _shortage(footing: Footing, resource: str) -> Finding | None:
+    promised, there = footing.promised[resource], footing.offered(resource, footing.nodes)
+    usable = footing.offered(resource, footing.usable)
+    outside = footing.taken_outside(resource)
+    if not there:
+        return _not_offered(footing, resource, promised)
+    if promised > there:
+        return _too_much(footing, resource, promised, there)
+    if promised > usable:
+        return _out_of_service(footing, resource, promised, usable)
+    if outside and promised + outside > there:
+        return _taken(footing, resource, promised, there, outside)
+    return None
 
 
 def _too_much(footing: Footing, resource: str, promised: Amount, there: Amount) -> Finding:
@@ -276,7 +290,7 @@ def _named(found: Stuck) -> str:
 
 @holds("no two flavors promise the same nodes", given(flavors_on_the_machine))
 def separate_flavors(footings: Each[Ref, Footing]) -> Iterator[Finding]:
-    known = [each for _, each in footings.known()]
+    known = [each for _, each in footings.known() if not each.on_demand]
     for resource in sorted({resource for each in known for resource in each.accelerators}):
         for group in overlapping([each for each in known if resource in each.accelerators]):
             yield from _overlap(resource, group)
@@ -291,6 +305,8 @@ def _overlap(resource: str, group: Sequence[Footing]) -> Iterator[Finding]:
     alone = any(each.promised[resource] > each.offered(resource, each.nodes) for each in group)
     if promised <= there or alone:
         return
+    for each in group:
+        each.checks_must_be_read()
     names = ", ".join(each.name for each in group)
     yield Finding(
         code=codes.OVERLAP,

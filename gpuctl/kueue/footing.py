@@ -13,6 +13,7 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
 from gpuctl.kueue.objects import (
     AdmissionCheck,
+    CheckRule,
     ClusterQueue,
     PlacedPod,
     ResourceFlavor,
@@ -33,6 +34,7 @@ DESIRES: Mapping[str, str] = {
 
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+_BRINGERS = (PROVISIONING, MULTIKUEUE)
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,28 @@ class Footing:
 
     @property
     def on_demand(self) -> bool:
-        """Whether an AdmissionCheck of its queues brings nodes when they are asked for, or sends Workloads to
-        another cluster's."""
+        """Whether for all that can be admitted in it an AdmissionCheck brings nodes when they are asked for,
+        or sends it to another cluster's. A check that could not be read counts as one that does not."""
+        rules = self._rules
+        return bool(rules) and all(any(map(self._brings_nodes, each)) for each in rules)
+
+    def checks_must_be_read(self) -> None:
+        """Raises NotKnown if AdmissionChecks that could not be read may be such that bring nodes."""
+        rules = self._rules
+        for rule in (rule for each in rules for rule in each) if all(rules) else ():
+            told(self.scene.written.checks, "AdmissionChecks").get(Ref(AdmissionCheck.of, rule.name))
+
+    @property
+    def _rules(self) -> tuple[tuple[CheckRule, ...], ...]:
+        """Of each queue that can admit something in it, the AdmissionChecks that stand before it."""
+        users = (each for each in self.queues if _can_admit(each, self.name))
+        return tuple(tuple(rule for rule in each.checks if rule.covers(self.name)) for each in users)
+
+    def _brings_nodes(self, rule: CheckRule) -> bool:
         checks = self.scene.written.checks
         found: Each[Ref, AdmissionCheck] = checks.value if isinstance(checks, Known) else Each()
-        elsewhere = (PROVISIONING, MULTIKUEUE)
-        makers = {ref.name for ref, each in found.known() if each.spec.controller_name in elsewhere}
-        return any(rule.name in makers for each in self.queues for rule in each.checks)
+        makers = {ref.name for ref, each in found.known() if each.spec.controller_name in _BRINGERS}
+        return rule.name in makers
 
     @property
     def queues(self) -> tuple[ClusterQueue, ...]:
@@ -161,6 +178,15 @@ class Footing:
     def barred(self) -> Iterator[str]:
         """The taints on its nodes that only pods' own tolerations get past."""
         yield from sorted({str(taint) for node in self.usable for taint in barring_taints(self.flavor, node)})
+
+
+def _can_admit(queue: ClusterQueue, flavor: str) -> bool:
+    """Whether a queue has quota of a flavor, or may borrow some."""
+    return any(
+        each.nominal or (queue.cohort and each.borrowing != 0)
+        for (name, _), each in limits(queue.spec.resource_groups).items()
+        if name == flavor
+    )
 
 
 def _worths(resource: str, scene: Scene) -> Iterator[tuple[str, Amount]]:

@@ -96,6 +96,11 @@ class CheckRule(_Part, frozen=True):
     """An AdmissionCheck, for all flavors or for some."""
 
     name: str
+    on_flavors: tuple[str, ...] = ()
+
+    def covers(self, flavor: str) -> bool:
+        """Whether Workloads that get this flavor go through it."""
+        return not self.on_flavors or flavor in self.on_flavors
 
 
 class CheckStrategy(_Part, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -705,17 +705,95 @@ def test_multikueue_runs_jobs_elsewhere() -> None:
     assert judged(world).findings == ()
 
 
-def test_nodes_that_are_made_on_demand_are_not_missed() -> None:
-    world = idle()
-    world.drop("Node")
-    world.one("ClusterQueue", "vision")["spec"]["admissionChecksStrategy"] = {
-        "admissionChecks": [{"name": "prov"}]
-    }
-    check = world._kueue(
-        "AdmissionCheck", "prov", spec={"controllerName": "kueue.x-k8s.io/provisioning-request"}
-    )
-    check["status"] = {"conditions": [condition("Active", "True", "Active")]}
+def checked_by(controller: str, queue: str = "vision", flavors: Sequence[str] = ()) -> Change:
+    """The queue's Workloads go through an AdmissionCheck of this controller, in these flavors or in all."""
+
+    def change(world: World) -> None:
+        rule = {"name": controller, "onFlavors": list(flavors)}
+        world.one("ClusterQueue", queue)["spec"]["admissionChecksStrategy"] = {"admissionChecks": [rule]}
+        check = world._kueue(
+            "AdmissionCheck", controller, spec={"controllerName": f"kueue.x-k8s.io/{controller}"}
+        )
+        check["status"] = {"conditions": [condition("Active", "True", "Active")]}
+
+    return change
+
+
+PROVISIONED, ELSEWHERE, BUDGET = "provisioning-request", "multikueue", "budget"
+
+
+def nodes_offer(amount: str) -> Change:
+    return lambda world: world.one("Node", "gpu-1")["status"]["allocatable"].update({GPU: amount})
+
+
+def manager_of_multikueue(world: World) -> None:
+    """Quota of other clusters' GPUs, in a flavor that stands for every node, of which none has GPUs."""
+    set_spec("ResourceFlavor", "h100", "nodeLabels", {})(world)
+    world.one("Node", "gpu-1")["status"]["allocatable"].pop(GPU)
+
+
+def beside(quota: str = "4", cohort: str = "") -> Change:
+    """A queue without AdmissionChecks admits in the same flavor."""
+    return lambda world: world.queue("speech", {"h100": {GPU: quota}}, cohort=cohort)
+
+
+def promised_twice(world: World) -> None:
+    world.flavor("all", nodeLabels={})
+    world.queue("speech", {"all": {GPU: "4"}})
+
+
+ON_DEMAND = {  # how quota and nodes differ, who brings nodes, who does not, and what is found then
+    "no nodes": (drop("Node"), PROVISIONED, BUDGET, "CQG071"),
+    "half of the pool is up": (nodes_offer("4"), PROVISIONED, BUDGET, "CQG070"),
+    "the GPUs are another cluster's": (manager_of_multikueue, ELSEWHERE, BUDGET, "CQG075"),
+    "nodes are cordoned": (
+        lambda world: world.one("Node", "gpu-1")["spec"].update(unschedulable=True),
+        PROVISIONED,
+        BUDGET,
+        "CQG078",
+    ),
+    "nodes are taken": (
+        lambda world: world.pod("llm", {GPU: "1"}, namespace="serving"),
+        PROVISIONED,
+        BUDGET,
+        "CQG076",
+    ),
+    "flavors overlap": (promised_twice, PROVISIONED, BUDGET, "CQG077"),
+}
+
+
+@pytest.mark.parametrize("name", ON_DEMAND)
+def test_nodes_that_are_made_on_demand_are_not_missed(name: str) -> None:
+    differs, brings, does_not, code = ON_DEMAND[name]
+    world, twin = idle(), idle()
+    both(differs, checked_by(brings))(world)
+    both(differs, checked_by(does_not))(twin)
     assert judged(world).findings == ()
+    assert judged(twin).codes == [code]
+
+
+STATIC = {  # who else admits in a flavor with half of its nodes; whether what is missing is missed
+    "nobody": (lambda _: None, False),
+    "a queue without checks": (beside(), True),
+    "a queue without quota": (beside(quota="0"), False),
+    "a queue that may borrow": (beside(quota="0", cohort="all"), True),
+    "another queue on demand": (both(beside(), checked_by(ELSEWHERE, "speech")), False),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_every_queue_of_a_flavor_must_have_nodes_brought(name: str) -> None:
+    others, missed = STATIC[name]
+    world = idle()
+    both(nodes_offer("4"), checked_by(PROVISIONED), others)(world)
+    assert ("CQG070" in judged(world).failing) is missed
+
+
+@pytest.mark.parametrize(("flavors", "missed"), [(["spot"], True), (["spot", "h100"], False)])
+def test_a_check_of_other_flavors_brings_no_nodes(flavors: list[str], missed: bool) -> None:
+    world = idle()
+    both(nodes_offer("4"), checked_by(PROVISIONED, flavors=flavors))(world)
+    assert ("CQG070" in judged(world).failing) is missed
 
 
 def test_pods_that_may_be_a_rayclusters_are_not_taken_for_others() -> None:

@@ -15,7 +15,7 @@ from gpuctl.kueue.queue_facts import ADMISSIONS, PENDING
 from tests.builders.queues import GPU, World, ago, healthy
 from tests.checks.judging import FORBIDDEN
 from tests.checks.judging import judged_queues as judged
-from tests.checks.queue_growth.test_findings import CASES, cohort_of_two, idle
+from tests.checks.queue_growth.test_findings import CASES, ON_DEMAND, both, checked_by, cohort_of_two, idle
 from tests.memory import A_MOMENT
 
 READS = {  # what is withheld: the assertions of a healthy cluster that can't be judged then
@@ -53,6 +53,19 @@ def test_old_releases_lack_kinds_and_that_is_no_gap(resource: str) -> None:
     found = judged(healthy(), missing={f"{resource}.kueue.x-k8s.io": gap})
     assert found.findings == ()
     assert found.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("name", ON_DEMAND)
+def test_nodes_may_come_on_demand_where_admission_checks_could_not_be_read(name: str) -> None:
+    differs, brings, _, code = ON_DEMAND[name]
+    world, without_checks = idle(), idle()
+    both(differs, checked_by(brings))(world)
+    differs(without_checks)
+    blind = {"admissionchecks.kueue.x-k8s.io": FORBIDDEN}
+    unread = judged(world, missing=blind)
+    assert unread.verdict is Verdict.UNKNOWN
+    assert unread.findings == ()
+    assert judged(without_checks, missing=blind).codes == [code]
 
 
 def test_without_kueue_nothing_applies() -> None:
