@@ -54,7 +54,7 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
         workload=engine.workload,
         leader=engine.leader,
         state=engine.state,
-        version=str(engine.version or ""),
+        version=engine.version_text,
         engine=engine.generation,
         model=_model(engine),
         mode=_mode(shown) if shown else None,

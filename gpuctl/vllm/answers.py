@@ -106,7 +106,7 @@ def kept_of_page(page: Page, text: str) -> str:
 
 def _version(text: str) -> str:
     version = _tree(text).get("version")
-    if not isinstance(version, str) or versions.parse(version) is None:
+    if not isinstance(version, str) or not versions.is_written(version):
         raise ValueError("it does not say vLLM's version")
     return version[:64]
 

@@ -94,6 +94,12 @@ class Engine:
         return told or answered or self.found.image_version
 
     @property
+    def version_text(self) -> str:
+        """Its version, or what it calls itself where that names no release; empty where nothing tells."""
+        called = (self.start.version if self.start else "", value_of_answer(self.answered.version) or "")
+        return str(self.version or next(filter(versions.is_written, called), ""))
+
+    @property
     def leader(self) -> str:
         """For a worker of a group: who leads it."""
         return leader_of(self.pod)

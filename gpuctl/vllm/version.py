@@ -11,6 +11,8 @@ from typing import Final
 _VERSION: Final = re.compile(
     r"(?<![\w.])v?(0|1)\.(\d{1,2})(?:\.(\d{1,2}))?(?![\d])(?:[.+\-_]?[A-Za-z0-9.+_-]*)?"
 )
+# What a build from source without the repository's tags calls itself: `0.1.dev15312+g690e127b1`, `0.0.0`.
+_UNTAGGED: Final = re.compile(r"v?0\.(?:1[.+\-_]?dev|0(?!\d)).*")
 
 
 @total_ordering
@@ -39,10 +41,15 @@ class Version:
         return self.key < wanted
 
 
+def is_written(text: str) -> bool:
+    """Whether a text is written as versions are, also one that names no release."""
+    return _VERSION.fullmatch(text.strip()) is not None
+
+
 def parse(text: str) -> Version | None:
-    """The version in a tag or a log line's bracket; None if it names none."""
+    """The version in a tag or a log line's bracket; None if it names none, as that of an untagged build."""
     found = _VERSION.fullmatch(text.strip())
-    if not found:
+    if not found or _UNTAGGED.fullmatch(text.strip()):
         return None
     return Version(int(found[1]), int(found[2]), int(found[3] or 0), text.strip().removeprefix("v"))
 

@@ -44,6 +44,7 @@ vllm:cache_config_info{block_size="16",gpu_memory_utilization="0.9",num_gpu_bloc
 def test_the_version() -> None:
     assert of_page(VERSION, '{"version": "0.22.1"}') == "0.22.1"
     assert kept_of_page(VERSION, '{"version": "0.22.1", "more": "x"}') == '{"version": "0.22.1"}'
+    assert of_page(VERSION, '{"version": "0.1.dev15312+g690e127b1"}') == "0.1.dev15312+g690e127b1"
 
 
 def test_how_busy_an_engine_is_and_how_large_its_cache() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpuctl.vllm import version as versions
 from gpuctl.vllm.engines import engines, leader_of, workload
 from gpuctl.vllm.objects import EnginePod
 
@@ -250,6 +251,25 @@ def test_pods_that_are_over_have_no_engines() -> None:
 def test_versions_by_the_tag(image: str, version: str | None) -> None:
     (found,) = engines(pod(c("a", image, resources=GPU)))
     assert (str(found.image_version) if found.image_version else None) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("0.1.dev15312+g690e127b1", None),
+        ("v0.1.dev15312+g690e127b1.d20260816", None),
+        ("0.1.dev1", None),
+        ("0.0.0", None),
+        ("0.0.0+unknown", None),
+        ("0.1.2", (0, 1, 2)),
+        ("0.10.1.dev15312+g690e127b1", (0, 10, 1)),
+        ("v0.11.0rc2.dev399+ge94cfd51d", (0, 11, 0)),
+    ],
+)
+def test_a_build_without_tags_names_no_release(text: str, key: tuple[int, int, int] | None) -> None:
+    version = versions.parse(text)
+    assert versions.is_written(text)
+    assert (version.key if version else None) == key
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,16 @@ def test_the_version_that_an_engine_says_goes_before_its_images_tag() -> None:
     assert judged(make.pod(), answered=answers()).engine["version"] == "0.22.1", "the log's own word"
 
 
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [("0.1.dev15312+g690e127b1", Verdict.PASS), ("not one", Verdict.UNKNOWN)],
+)
+def test_an_engine_without_a_release_answers_all_the_same(version: str, verdict: Verdict) -> None:
+    found = judged(make.pod(), answered=answers(version=f'{{"version": "{version}"}}'))
+    assert found.of("answering-engines").verdict is verdict
+    assert found.engine["version"] == "0.22.1", "the log tells"
+
+
 def test_server_info_configures_the_mode_where_the_log_does_not_tell() -> None:
     rotated = judged(make.pod(), written=ROTATED, answered=answers(server_info=info(eager=True, graphs=0)))
     assert rotated.engine["mode"]["confidence"] == "configured"

@@ -215,6 +215,33 @@ def test_an_image_without_a_version_is_not_proven() -> None:
     assert result.of("current-releases").verdict == Verdict.NOT_PROVEN
 
 
+UNTAGGED = "0.1.dev15312+g690e127b1.d20260816"
+
+
+@pytest.mark.parametrize(
+    ("version", "image", "found"),
+    [
+        (UNTAGGED, "mirror.example/vllm-openai:latest", ["VLM051"]),
+        ("0.1.2", "mirror.example/vllm-openai:latest", ["VLM010", "VLM050", "VLM070"]),
+        (UNTAGGED, "vllm/vllm-openai:v0.22.1", ["VLM051"]),
+        (UNTAGGED, "vllm/vllm-openai:v0.9.2", ["VLM010", "VLM051", "VLM070"]),
+    ],
+    ids=["nothing tells", "a release", "the tag tells", "the tag tells of an old one"],
+)
+def test_a_build_without_tags_is_no_old_release(version: str, image: str, found: list[str]) -> None:
+    text = make.graphs_log(version, utilization=0.95, took=1.0)
+    pod = one(image=image, env={"VLLM_LOGGING_LEVEL": "INFO"})
+    result = judged(pod, make.service(), written={(CHAT, "vllm"): text})
+    assert [code for code in result.codes if code != "VLM003"] == found
+
+
+def test_a_version_that_names_no_release_is_shown_and_judges_nothing() -> None:
+    text = make.graphs_log(UNTAGGED)
+    result = judged(one(image="mirror.example/vllm-openai:latest"), written={(CHAT, "vllm"): text})
+    assert result.engine["version"] == UNTAGGED
+    assert result.of("current-releases").verdict is Verdict.NOT_PROVEN
+
+
 @pytest.mark.parametrize("resource", ["pods", "nodes", "services", "deployments.apps"])
 def test_what_could_not_be_read_is_not_green(resource: str) -> None:
     gap = Unknown(Reason.FORBIDDEN, "no", resource)
