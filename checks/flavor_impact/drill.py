@@ -109,7 +109,7 @@ def _unproven(why: str) -> NotKnown:
 
 
 def _failed(drill: Drill, now: datetime) -> Finding:
-    where = ".data['run.json']" + ".result.stopped" * drill.undone_since
+    where = ".data['run.json']" + ".result.stopped" * drill.taken_up_since
     ended = f"{span(age(drill.at, now))} ago" if drill.at else "at an unknown time"
     return Finding(
         code=codes.DRILL_FAILED,

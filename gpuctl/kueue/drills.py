@@ -50,7 +50,7 @@ class DrillJournal(View, frozen=True):
 
 
 class _Stopped(msgspec.Struct, frozen=True):
-    """How a run failed before it was taken back."""
+    """How a run failed before it was taken up again."""
 
     outcome: str = ""
     why: str = ""
@@ -85,7 +85,7 @@ class Drill:
     unfinished: bool
     at: datetime | None
     showed: Mapping[str, Any] = field(default_factory=dict)  # what its steps learned
-    undone_since: bool = False  # it failed, and was cleaned up
+    taken_up_since: bool = False  # it failed, and then somebody went on with it, cleaned up or gave it up
 
     @property
     def succeeded(self) -> bool:
@@ -130,12 +130,13 @@ def _drill(journal: DrillJournal) -> Drill:
         unfinished=record.state == _UNFINISHED,
         at=record.finished_at or record.updated_at or record.started_at,
         showed={name: each for name, each in record.result.items() if name != "stopped"},
-        undone_since=stopped is not None,
+        taken_up_since=stopped is not None,
     )
 
 
 def _stopped(record: _Record) -> _Stopped | None:
-    """How a run failed that was taken back since. Raises msgspec.ValidationError."""
-    if record.outcome != REVERTED or record.verified or "stopped" not in record.result:
+    """How a run failed that was taken up since, whatever came of that but success. Raises
+    msgspec.ValidationError."""
+    if record.outcome in {SUCCEEDED, *FAILED} or record.verified or "stopped" not in record.result:
         return None
     return msgspec.convert(record.result["stopped"], _Stopped)

@@ -152,7 +152,7 @@ class _Roll:
         waiting = [
             index
             for index, member in enumerate(self.journal.run.members)
-            if member.outcome not in (Outcome.SUCCEEDED, Outcome.REVERTED)
+            if member.outcome is not Outcome.SUCCEEDED
         ]
         at_once = min(max(1, self.journal.run.max_unavailable), self.crew.policy.runbooks.max_nodes)
         first_bad: Ending | None = None
@@ -167,7 +167,10 @@ class _Roll:
                     if ending.outcome is not Outcome.SUCCEEDED:
                         first_bad = first_bad or ending
         if first_bad is not None:
-            return Ending(first_bad.outcome, first_bad.why, self._id, left=True)
+            # What the undo of its own run took back is not changed, whoever asked for that.
+            reverted = first_bad.outcome is Outcome.REVERTED
+            outcome = Outcome.FAILED if reverted else first_bad.outcome
+            return Ending(outcome, first_bad.why, self._id, left=True)
         if waiting:
             return Ending(Outcome.CANCELLED, "interrupted between two targets", self._id, left=True)
         return Ending(Outcome.SUCCEEDED, run=self._id)
@@ -218,6 +221,8 @@ class _Roll:
         """Takes back what is unfinished. What is finished stays: undoing that is a new plan."""
         for index, member in enumerate(self.journal.run.members):
             known = self._run_of(member)
+            if known is not None and known.state is Standing.FINISHED and known.outcome is not member.outcome:
+                self._change(index, outcome=known.outcome)  # killed between its end and the note of it here
             if known is None or known.state is not Standing.UNFINISHED:
                 continue
             ending = self._noted(index, go_on(known, self.task_of(member.target), self.crew, back=True))

@@ -158,6 +158,23 @@ def test_a_member_undone_by_hand_is_begun_anew() -> None:
     assert values(world) == ["new", "new"]
 
 
+def test_a_member_whose_undo_was_cut_off_is_no_success_and_is_begun_anew() -> None:
+    world = a_world("gpu-1", "gpu-2")
+    rolled(world, crew=world.crew(refusing(world, "gpu-1")))
+    permitted(world)
+    first = the_roll(world).members[0].run
+    with pytest.raises(Killed):
+        go_on(world.run(first), world.task("gpu-1"), world.crew(Hands(world, **dies(3, after=True))), back=True)
+    cut_off = world.run(first)
+    assert (cut_off.state, cut_off.direction) == (Standing.UNFINISHED, Direction.BACK)
+    ending = resumed(world)
+    assert (ending.outcome, ending.left, ending.why) == (Outcome.FAILED, True, "gpu-1: reverted")
+    assert outcomes(world) == ["reverted", ""]
+    assert resumed(world).outcome is Outcome.SUCCEEDED
+    assert the_roll(world).members[0].run != first
+    assert values(world) == ["new", "new"]
+
+
 def test_a_member_resumed_by_hand_is_done() -> None:
     world = a_world("gpu-1", "gpu-2")
     rolled(world, crew=world.crew(refusing(world, "gpu-1")))
@@ -381,6 +398,7 @@ def test_killed_anywhere_and_undone_by_another() -> None:
             assert "gpuctl resume" in ending.why
             continue
         assert ending.outcome is Outcome.REVERTED
-        for name in ("gpu-1", "gpu-2"):
+        for name, value in zip(("gpu-1", "gpu-2"), values(world), strict=True):
             assert set(world.marks(name)) == {VALUE}
+            assert (name in ending.why) is (value == "new"), (at, after, "what stays changed is named")
         assert len(world.left) == len(set(world.left))

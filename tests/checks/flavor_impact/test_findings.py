@@ -98,6 +98,7 @@ def by_check(controller: str) -> Change:
 
 
 by_provisioning = by_check("provisioning-request")
+STOOD_STILL = {"stopped": {"outcome": "failed", "why": "the queue stood still"}}
 CASES = {
     "deleted while a queue refers to it": Case(
         "RFI001",
@@ -261,9 +262,23 @@ CASES = {
     ),
     "a failed drill that was cleaned up": Case(
         "RFI040",
-        journal("reverted", result={"stopped": {"outcome": "failed", "why": "the queue stood still"}}),
+        journal("reverted", result=STOOD_STILL),
         "(run run-7, 3d ago) failed",
         journal("reverted", result={}),
+        Severity.ERROR,
+    ),
+    "a failed drill whose resumption was cut off": Case(
+        "RFI040",
+        both(journal("succeeded", run="older", days=9), journal("", result=STOOD_STILL)),
+        "(run run-7, 3d ago) failed",
+        journal("succeeded"),
+        Severity.ERROR,
+    ),
+    "a failed drill whose undo was interrupted": Case(
+        "RFI040",
+        journal("cancelled", result=STOOD_STILL),
+        "(run run-7, 3d ago) failed",
+        journal("cancelled", result={}),
         Severity.ERROR,
     ),
     "what a drill showed": Case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from gpuctl.audit.judge import Verdict
 from gpuctl.audit.policy import FlavorImpactPolicy
 from gpuctl.facts.state import Inapplicable, Known
-from tests.builders.queues import World, healthy
+from tests.builders.queues import GPU, World, healthy
 from tests.checks.flavor_impact.worlds import Change, deleted, journal, not_ready, taint
 from tests.checks.judging import FORBIDDEN
 from tests.checks.judging import judged_flavors as judged
+from tests.checks.queue_growth.test_manager import CLAIMED, with_manager
 
 ALL = {
     "lasting-flavors",
@@ -205,6 +207,13 @@ def test_nodes_may_come_on_demand_where_admission_checks_could_not_be_read() -> 
     blind = {"admissionchecks.kueue.x-k8s.io": FORBIDDEN}
     assert judged(world, missing=blind).of("flavors-with-nodes").verdict is Verdict.UNKNOWN
     assert "RFI020" in judged(world).codes
+
+
+def test_devices_that_are_claimed_are_not_missed_on_nodes() -> None:
+    world = healthy()
+    world.one("Node", "gpu-1")["status"]["allocatable"][GPU] = "0"
+    assert "RFI020" in judged(with_manager(copy.deepcopy(world))).failing
+    assert judged(with_manager(world, settings=CLAIMED)).of("flavors-with-nodes").verdict is Verdict.UNKNOWN
 
 
 def test_an_unread_cohort_may_promise_what_no_queue_does() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -317,6 +318,24 @@ def test_a_rollout_that_was_given_up_is_no_success() -> None:
     ending = world(reacts=fails).start()
     assert ending.outcome is Outcome.FAILED
     assert "given up: it has timed out" in ending.why
+
+
+def test_that_the_rollout_before_was_given_up_is_past() -> None:
+    """At the first looks its controller has not seen the new generation yet."""
+    reason = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    looks = itertools.count()
+
+    def late(items: list[Object], call: Call | None) -> None:
+        found = deployment(items)
+        if call is not None and call.ref.kind.kind == "Deployment":
+            found["metadata"]["generation"] = found["status"]["observedGeneration"] + 1
+            found["status"]["conditions"] = [{**reason, "message": "it has timed out"}]
+        elif "conditions" in found["status"] and next(looks) == 12:
+            settle(found)
+
+    found = world(reacts=late)
+    assert found.start().outcome is Outcome.SUCCEEDED
+    assert next(looks) > 12
 
 
 def restarted(found: BookWorld) -> None:
