@@ -186,8 +186,8 @@ class RunbooksPolicy(_Part, frozen=True):
     `blocking_pods`: selectors of pods that must not be on the node. `ignored_alerts`: globs of alert names
     that do not block. `expected_alerts`: names of alerts that always fire where monitoring hears anything,
     such as Watchdog; a missing one blocks. `lease_seconds`: after so long without a sign of life a process
-    counts as dead. `keep_runs`: journals of finished runs that are kept. `valid_minutes`: for how long a plan
-    may be applied.
+    counts as dead. `keep_runs`: journals that are kept of the finished runs of each runbook. `valid_minutes`:
+    for how long a plan may be applied.
     """
 
     windows: tuple[MaintenanceWindow, ...] = ()

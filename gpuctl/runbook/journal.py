@@ -156,7 +156,11 @@ def _text(run: Run) -> str:
 
 
 def outdated(runs: Sequence[Run], kept: int) -> Iterator[Run]:
-    """Those of the runs with nothing left to do that are older than the last `kept`."""
-    over = [run for run in runs if run.state is not Standing.UNFINISHED]
-    over.sort(key=lambda run: run.started_at, reverse=True)
-    yield from over[kept:]
+    """Those of the runs with nothing left to do that are older than the last `kept` of their runbook: what is
+    done on many nodes every day must not push out what a drill showed, or what a node had before."""
+    over: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.started_at, reverse=True):
+        if run.state is not Standing.UNFINISHED:
+            over.setdefault(run.runbook, []).append(run)
+    for each in over.values():
+        yield from each[kept:]

@@ -81,7 +81,7 @@ class Rolled(View, frozen=True):
 
     @property
     def given_up(self) -> str:
-        """Why the controller gave its rollout up; empty if it did not. What it said of the one before is past."""
+        """Why the controller gave its rollout up; empty if it did not, or said so of the one before."""
         if self.status.observed_generation < self.metadata.generation:
             return ""
         gone = (each for each in self.status.conditions if each.reason == "ProgressDeadlineExceeded")

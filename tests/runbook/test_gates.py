@@ -211,6 +211,14 @@ def test_a_firing_alert_blocks_and_others_do_not() -> None:
     assert many.endswith("A09 and 3 more")
 
 
+def test_the_alert_that_a_drill_provokes_does_not_keep_anybody_from_going_on_with_it() -> None:
+    guard, options = gates.no_alert_fires, {"expect_alert": "QueueStands"}
+    assert Around(firing=firing("QueueStands"), options=options).blocked(guard) == []
+    assert Around(firing=firing("QueueStands")).blocked(guard) == ["alerts fire: QueueStands"]
+    others = Around(firing=firing("QueueStands", "NodeDown"), options=options).blocked(guard)
+    assert others == ["alerts fire: NodeDown"]
+
+
 def test_monitoring_that_hears_nothing_blocks_where_an_alert_is_expected_to_fire() -> None:
     """An Alertmanager that nobody talks to says that nothing fires, too."""
     expecting = {"expected_alerts": ("Watchdog",)}

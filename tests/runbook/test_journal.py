@@ -396,3 +396,14 @@ def test_old_journals_go_and_unfinished_ones_stay() -> None:
     every = [of(3), of(1), of(2), of(0, Standing.UNFINISHED), of(4, Standing.ABANDONED)]
     assert [each.id for each in outdated(every, 2)] == ["r2", "r1"]
     assert not list(outdated(every, 9))
+
+
+def test_what_is_done_often_pushes_out_no_journal_of_another_runbook() -> None:
+    def of(number: int, runbook: str) -> Run:
+        run = a_run(f"r{number}", state=Standing.FINISHED, started_at=NOW + timedelta(hours=number))
+        return msgspec.structs.replace(run, runbook=runbook)
+
+    drill = of(0, "flavor-drill")
+    every = [drill, *(of(number, "taint-unmigged") for number in range(1, 4))]
+    assert [each.id for each in outdated(every, 2)] == ["r1"]
+    assert {each.id for each in outdated([*every, of(4, drill.runbook)], 1)} == {"r2", "r1", "r0"}

@@ -163,8 +163,9 @@ def test_a_member_whose_undo_was_cut_off_is_no_success_and_is_begun_anew() -> No
     rolled(world, crew=world.crew(refusing(world, "gpu-1")))
     permitted(world)
     first = the_roll(world).members[0].run
+    killed = world.crew(Hands(world, **dies(3, after=True)))
     with pytest.raises(Killed):
-        go_on(world.run(first), world.task("gpu-1"), world.crew(Hands(world, **dies(3, after=True))), back=True)
+        go_on(world.run(first), world.task("gpu-1"), killed, back=True)
     cut_off = world.run(first)
     assert (cut_off.state, cut_off.direction) == (Standing.UNFINISHED, Direction.BACK)
     ending = resumed(world)
