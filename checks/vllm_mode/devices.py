@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.audit.assertion import Strength, every
-from gpuctl.audit.finding import Finding, Severity
+from gpuctl.audit.finding import Evidence, Finding, Severity
 from gpuctl.checks.vllm_mode import codes
 from gpuctl.checks.vllm_mode.words import arguments_command, finding, get, in_spec
-from gpuctl.facts.fact import given
-from gpuctl.facts.state import Inapplicable, NotKnown, Reason, Unknown
+from gpuctl.facts.fact import Maybe, given
+from gpuctl.facts.kinds import Ref
+from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, State, Unknown, value
 from gpuctl.vllm.engine import Engine
 from gpuctl.vllm.engines import uses_gpu
-from gpuctl.vllm.facts import engines_of_vllm
+from gpuctl.vllm.facts import NODES, engines_of_vllm
+from gpuctl.vllm.memory import GKE_SLICES, PLAIN, PRODUCT, offers_slices
+from gpuctl.vllm.objects import EngineNode
 
 MAPS_UUIDS_SINCE = (0, 25, 0)
 RAY_NODE = "ray.io/node-type"
@@ -53,10 +56,9 @@ def _on_cpu(engine: Engine) -> bool:
     )
 
 
-@every(engines_of_vllm, "no engine is spread over MIG slices", given(), Strength.PROOF)
-def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
-    if not engine.mig:
-        raise NotKnown(Inapplicable("it has no MIG slice"))
+@every(engines_of_vllm, "no engine is spread over MIG slices", given(Maybe(NODES)), Strength.PROOF)
+def one_slice_per_engine(engine: Engine, nodes: State[Each[Ref, EngineNode]]) -> Iterator[Finding]:
+    _must_have_slices(engine, nodes)
     resources = ", ".join(f"{name}: {engine.resources[name]}" for name in engine.mig)
     parallel = _parallel(engine)
     if parallel:
@@ -66,7 +68,7 @@ def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
             codes.PARALLEL_OVER_SLICES,
             f"is to run with {said} over MIG slices: CUDA shows one slice to a process, and NCCL refuses "
             "slices of one GPU",
-            (in_spec(engine, f"{said}; {resources}"),),
+            (in_spec(engine, f"{said}; {resources}"), *_sliced_by_label(engine)),
             arguments_command(engine),
             "give it one larger slice and no parallelism, or whole GPUs; risk: that rolls the pods",
             cause="parallel",
@@ -79,11 +81,34 @@ def one_slice_per_engine(engine: Engine) -> Iterator[Finding]:
             engine,
             codes.SLICES_UNUSED,
             f"has several MIG slices ({resources}) and uses the first alone",
-            (in_spec(engine, resources),),
+            (in_spec(engine, resources), *_sliced_by_label(engine)),
             get(engine.ref.pod),
             "ask for one slice, or for a larger one; risk: that rolls the pods",
             cause="slices",
         )
+
+
+def _must_have_slices(engine: Engine, nodes: State[Each[Ref, EngineNode]]) -> None:
+    """Raises `NotKnown` where it has no MIG slice, or what its node offers as GPUs may be slices."""
+    if engine.mig:
+        return
+    if engine.pod.spec.node_name and not PLAIN.isdisjoint(engine.resources):
+        _must_be_whole(engine, value(nodes).get(Ref(EngineNode.of, engine.pod.spec.node_name)))
+    raise NotKnown(Inapplicable("it has no MIG slice"))
+
+
+def _must_be_whole(engine: Engine, node: EngineNode | None) -> None:
+    if node is not None and offers_slices(node.metadata.labels) is None:
+        said = f"the labels of node {node.metadata.name} do not tell whether its GPUs are MIG slices"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(engine.ref)))
+
+
+def _sliced_by_label(engine: Engine) -> Iterator[Evidence]:
+    """Why what is named as a GPU is a slice."""
+    if engine.node and not PLAIN.isdisjoint(engine.mig):
+        labels = engine.node.metadata.labels
+        name = GKE_SLICES if GKE_SLICES in labels else PRODUCT
+        yield Evidence(engine.node.ref, f".metadata.labels['{name}']", labels[name])
 
 
 def _must_be_seen(engine: Engine) -> None:
@@ -107,12 +132,11 @@ def _parallel(engine: Engine) -> dict[str, int]:
 @every(
     engines_of_vllm,
     "every engine on a MIG slice says how large its batches are",
-    given(),
+    given(Maybe(NODES)),
     Strength.PROOF,
 )
-def batches_on_slices(engine: Engine) -> Iterator[Finding]:
-    if not engine.mig:
-        raise NotKnown(Inapplicable("it has no MIG slice"))
+def batches_on_slices(engine: Engine, nodes: State[Each[Ref, EngineNode]]) -> Iterator[Finding]:
+    _must_have_slices(engine, nodes)
     _must_be_seen(engine)
     missing = [f"--{name}" for name in BATCH_FLAGS if name not in engine.settings.flags]
     if len(missing) == len(BATCH_FLAGS):
@@ -123,7 +147,7 @@ def batches_on_slices(engine: Engine) -> Iterator[Finding]:
             "memory, which in "
             "a slice it may not ask, and then takes those of the smallest GPU (28 to 53 % of throughput "
             "lost on an H200 slice)",
-            (in_spec(engine, f"neither {' nor '.join(missing)}"),),
+            (in_spec(engine, f"neither {' nor '.join(missing)}"), *_sliced_by_label(engine)),
             arguments_command(engine),
             f"set {' and '.join(missing)}; risk: larger batches need more activation memory",
             cause="defaults",

@@ -16,11 +16,9 @@ from gpuctl.vllm.engine import Engine, value_of
 from gpuctl.vllm.engines import EngineRef
 from gpuctl.vllm.facts import engines_of_vllm
 from gpuctl.vllm.log import Load
-from gpuctl.vllm.memory import Memory
+from gpuctl.vllm.memory import PRODUCT, Memory
 from gpuctl.vllm.mode import Mode
 from gpuctl.vllm.utilisation import METRICS, Usage, of_engine
-
-PRODUCT = "nvidia.com/gpu.product"
 
 
 @given(engines_of_vllm, POLICY, Maybe(METRICS))

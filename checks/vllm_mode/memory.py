@@ -174,8 +174,7 @@ def shared_gpus(
 
 def _shares(engine: Engine) -> bool:
     labels = engine.node.metadata.labels if engine.node else {}
-    whole = {"nvidia.com/gpu", "nvidia.com/gpu.shared"} & set(engine.resources)
-    return bool(whole) and labels.get(SHARING) == TIME_SLICING
+    return not memories.PLAIN.isdisjoint(engine.resources) and labels.get(SHARING) == TIME_SLICING
 
 
 def _gpu_count(engine: Engine) -> int:

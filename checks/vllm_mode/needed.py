@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gpuctl.audit.assertion import Assertion
 from gpuctl.checks.vllm_mode.answers import answering_engines, readable_command_lines
-from gpuctl.checks.vllm_mode.devices import batches_on_slices
+from gpuctl.checks.vllm_mode.devices import batches_on_slices, one_slice_per_engine
 from gpuctl.checks.vllm_mode.environment import harmless_service_links, variables_in_use
 from gpuctl.checks.vllm_mode.logs import readable_logs
 from gpuctl.checks.vllm_mode.memory import (
@@ -24,7 +24,7 @@ from gpuctl.facts.fact import Fact
 from gpuctl.vllm import facts
 
 NEEDED_FOR: Final[Mapping[Fact[Any], Collection[Assertion]]] = {
-    facts.NODES: (possible_rollouts, shared_gpus),
+    facts.NODES: (batches_on_slices, one_slice_per_engine, possible_rollouts, shared_gpus),
     facts.DEPLOYMENTS: (possible_rollouts, same_after_restart),
     facts.SERVICES: (harmless_service_links,),
     facts.CONFIG_MAPS: (batches_on_slices, variables_in_use),

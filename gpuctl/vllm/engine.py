@@ -275,14 +275,22 @@ class Engine:
 
     @property
     def mig(self) -> tuple[str, ...]:
-        """The MIG slices among them."""
-        return tuple(name for name in self.resources if memories.slice_of(name) is not None)
+        """The MIG slices among them, as far as their names or the labels of its node tell."""
+        all_sliced = memories.offers_slices(self._labels)
+        return tuple(
+            name
+            for name in self.resources
+            if memories.is_slice(name) or (name in memories.PLAIN and all_sliced)
+        )
 
     @property
     def device_gib(self) -> float | None:
         """The size of one GPU or slice it has, by the node's labels."""
-        labels = self.node.metadata.labels if self.node else {}
-        return memories.device_gib(self.resources, labels)
+        return memories.device_gib(self.resources, self._labels)
+
+    @property
+    def _labels(self) -> Mapping[str, str]:
+        return self.node.metadata.labels if self.node else {}
 
     @property
     def memory(self) -> tuple[Memory, ...]:

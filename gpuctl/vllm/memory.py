@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gpuctl.nvidia.expected import GPU, SHARED, profile_of
 from gpuctl.vllm.log import Rank, Start
 from gpuctl.vllm.version import Version
 
 ESTIMATE_INSIDE_SINCE: Final = (0, 20, 0)
 NOISE_GIB: Final = 0.25  # by which an estimate may be wrong without a word
-_MIG: Final = re.compile(r"nvidia\.com/mig-(?:\d+c\.)?(\d)g\.(\d+)gb(?:\.\w+)*")
+PLAIN: Final = frozenset({GPU, f"{GPU}{SHARED}"})  # whole GPUs, or slices where the node has nothing else
+PRODUCT: Final = "nvidia.com/gpu.product"
+GKE_SLICES: Final = "cloud.google.com/gke-gpu-partition-size"
+_GKE_GPU: Final = "cloud.google.com/gke-accelerator"
 _MIB_PER_GIB: Final = 1024
 
 
@@ -83,20 +86,25 @@ def graphs_inside(start: Start, version: Version | None) -> bool | None:
     return None if version is None else not version.before(*ESTIMATE_INSIDE_SINCE)
 
 
-def slice_of(resource: str) -> int | None:
-    """The nominal gigabytes of a MIG resource; None if it is none."""
-    found = _MIG.fullmatch(resource)
-    return int(found[2]) if found else None
+def is_slice(resource: str) -> bool:
+    """Whether a resource is a MIG slice by its name."""
+    return profile_of(resource) is not None
+
+
+def offers_slices(labels: Mapping[str, str]) -> bool | None:
+    """Whether a node offers MIG slices as GPUs (strategy single); None where its labels don't tell."""
+    product = labels.get(PRODUCT, "").removesuffix("-SHARED")
+    if GKE_SLICES in labels:
+        return True
+    if product.endswith("-MIG-INVALID") or not (product or _GKE_GPU in labels):
+        return None
+    return "-MIG-" in product
 
 
 def device_gib(resources: Iterable[str], labels: Mapping[str, str]) -> float | None:
     """The size of the GPU or slice that a container gets, by the node's labels; None if they don't tell."""
-    for resource in resources:
-        if slice_of(resource) is not None:
-            return _mib(labels, f"{resource}.memory")
-        if resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
-            return _mib(labels, "nvidia.com/gpu.memory")
-    return None
+    named = next((each for each in resources if each in PLAIN or is_slice(each)), None)
+    return _mib(labels, f"{named.removesuffix(SHARED)}.memory") if named else None
 
 
 def _mib(labels: Mapping[str, str], name: str) -> float | None:

@@ -85,6 +85,22 @@ def test_the_size_of_the_slice_counts_where_the_log_names_none() -> None:
     assert "VLM010" not in judged(pod, make.node(labels=large), written={(CHAT, "vllm"): text}).codes
 
 
+@pytest.mark.parametrize(
+    ("resource", "label"),
+    [
+        ("nvidia.com/mig-1g.10gb.shared", "nvidia.com/mig-1g.10gb.memory"),
+        ("nvidia.com/mig-2g.48gb-me", "nvidia.com/mig-2g.48gb-me.memory"),
+        ("nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.me.memory"),
+        ("nvidia.com/gpu.shared", "nvidia.com/gpu.memory"),
+    ],
+)
+def test_the_size_of_a_slice_stands_under_the_name_of_its_profile(resource: str, label: str) -> None:
+    pod = make.pod(CHAT, make.container(gpus={resource: 1}))
+    assert judged(pod, make.node(labels={label: "9728"})).engine["gpu"]["gib"] == 9.5
+    other = {"nvidia.com/gpu.memory": "", f"{label}.other": "9728"}
+    assert "gib" not in judged(pod, make.node(labels=other)).engine["gpu"]
+
+
 @pytest.mark.parametrize(("utilization", "found"), [(0.98, True), (0.97, True), (0.96, False), (0.92, False)])
 def test_a_utilisation_that_leaves_no_room(utilization: float, found: bool) -> None:
     text = make.graphs_log(utilization=utilization)

@@ -50,6 +50,65 @@ def test_gpus_and_slices(pod: Any, found: list[str]) -> None:
     assert codes(pod, written=None) == found
 
 
+TWO = {"nvidia.com/gpu": 2}
+OF_SLICES = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"}
+OF_GPUS = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+ON_GKE = {**OF_GPUS, "cloud.google.com/gke-gpu-partition-size": "3g.40gb"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "found"),
+    [
+        (OF_SLICES, {"gpus": TWO, "args": (*SIZED, "-tp", "2")}, ["VLM041"]),
+        (OF_SLICES, {"gpus": {"nvidia.com/gpu.shared": 2}, "args": (*SIZED, "-tp", "2")}, ["VLM041"]),
+        (OF_SLICES, {"gpus": TWO, "args": SIZED}, ["VLM042"]),
+        (OF_SLICES, {}, ["VLM043"]),
+        (ON_GKE, {}, ["VLM043"]),
+        (OF_SLICES, {"args": SIZED}, []),
+        (OF_GPUS, {"gpus": TWO, "args": (*SIZED, "-tp", "2")}, []),
+        (OF_GPUS, {"gpus": TWO}, []),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}, {}, []),
+        (OF_GPUS, {"gpus": {"nvidia.com/mig-2g.48gb-me": 2}, "args": SIZED}, ["VLM042"]),
+        (OF_GPUS, {"gpus": {"nvidia.com/mig-2g.48gb-me": 1}, "args": SIZED}, []),
+    ],
+)
+def test_slices_that_are_named_as_gpus_or_have_attributes(
+    labels: dict[str, str], fields: dict[str, Any], found: list[str]
+) -> None:
+    assert codes(one(**fields), make.node(labels=labels), written=None) == found
+
+
+def test_the_label_that_makes_a_gpu_a_slice_is_evidence() -> None:
+    found = judged(one(gpus=TWO, args=SIZED), make.node(labels=OF_SLICES), written=None).one("VLM042")
+    assert [(str(each.source), each.observed) for each in found.evidence][1:] == [
+        ("Node gpu-1", "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb")
+    ]
+    named = one(gpus={"nvidia.com/mig-3g.40gb": 2}, args=SIZED)
+    assert len(judged(named, written=None).one("VLM042").evidence) == 1
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "missing", "verdict"),
+    [
+        (one(), make.node(), {"nodes": Unknown(Reason.FORBIDDEN, "no")}, Verdict.NOT_PROVEN),
+        (one(), make.node(), {"nodes": Unknown(Reason.TIMEOUT, "slow")}, Verdict.UNKNOWN),
+        (one(), make.node(labels={"nvidia.com/gpu.product": ""}), {}, Verdict.NOT_PROVEN),
+        (one(), make.node("gpu-2"), {}, Verdict.NOT_APPLICABLE),
+        (one(), make.node(), {}, Verdict.NOT_APPLICABLE),
+        (one(gpus={"amd.com/gpu": 1}), make.node(labels={"nvidia.com/gpu.product": ""}), {},
+         Verdict.NOT_APPLICABLE),
+        (one(gpus=SLICE, args=SIZED), make.node(), {"nodes": Unknown(Reason.FORBIDDEN, "no")}, Verdict.PASS),
+    ],
+    ids=["forbidden", "slow", "no label", "gone", "whole GPUs", "another maker's", "named as slices"],
+)  # fmt: skip
+def test_whether_a_gpu_is_a_slice_its_node_must_tell(
+    pod: Any, node: Any, missing: dict[str, Unknown], verdict: Verdict
+) -> None:
+    found = judged(pod, node, written=None, missing=missing)
+    for name in ("one-slice-per-engine", "batches-on-slices"):
+        assert found.of(name).verdict is verdict
+
+
 @pytest.mark.parametrize(
     ("fields", "severity"),
     [
