@@ -33,8 +33,18 @@ def variables_in_use(engine: Engine) -> Iterator[Finding]:
         raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(engine.ref)))
     if engine.found.stack.why_not and engine.launch.words is None:
         raise NotKnown(Inapplicable(f"{engine.found.stack.name} reads variables of its own"))
+    own = [name for name in names if engine.found.adds_variables and not _is_vllms(name)]
     for name in names:
-        yield _finding(engine, name)
+        if name not in own:
+            yield _finding(engine, name)
+    if own:
+        said = f"its fork of vLLM, or the plugin for its accelerator, may read {', '.join(own)}"
+        raise NotKnown(Unknown(Reason.NOT_ASKED, said, str(engine.ref)))
+
+
+def _is_vllms(name: str) -> bool:
+    """Whether vLLM ever read the variable, or people believe that it does."""
+    return name in table.BELIEVED or table.span(name) is not None
 
 
 def _names(engine: Engine) -> list[str]:

@@ -37,6 +37,7 @@ class Stack:
     why_not: str = ""
 
 
+_FORK: Final = Stack("a fork of vLLM", entrypoint=False)
 # By the last parts of an image's name: registries are mirrored under any address. The first match counts.
 _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
     (re.compile(rf"(?:^|/){pattern}(?:[:@]|$)"), stack)
@@ -79,7 +80,7 @@ _IMAGES: Final[tuple[tuple[re.Pattern[str], Stack], ...]] = tuple(
             Stack("vLLM", entrypoint=True),
         ),
         (r"(?:runpod/)?worker-(?:v1-)?vllm", Stack("RunPod worker", entrypoint=False)),
-        (r"vllm-(?:ascend|gaudi|tpu|neuron|fork|omni)[\w-]*", Stack("a fork of vLLM", entrypoint=False)),
+        (r"vllm-(?:ascend|gaudi|tpu|neuron|spyre|fork|omni)[\w-]*", _FORK),
     )
 )
 _NOT_ENGINES: Final = re.compile(
@@ -88,9 +89,13 @@ _NOT_ENGINES: Final = re.compile(
     r"|[\w-]*tokenizer[\w-]*|agent|istio-proxy|proxyv2|queue|queue-proxy)(?:[:@]|$)"
 )
 _PREFERRED: Final = ("kserve-container", "main", "vllm")
+# Accelerators that vLLM runs on by a plugin or a fork, which read variables of their own.
+_PLUGGED: Final = r"aws\.amazon\.com/neuron|google\.com/tpu|habana\.ai/|huawei\.com/(?:[Aa]scend|npu)|ibm\.com/(?:aiu|spyre)"
+_BY_PLUGIN: Final = re.compile(_PLUGGED)
 _ANY_GPU: Final = re.compile(
-    r"(?:nvidia\.com/(?:gpu|mig-|gpumem|vgpu)|amd\.com/gpu|gpu\.intel\.com/|volcano\.sh/vgpu|habana\.ai/|google\.com/tpu)"
+    rf"nvidia\.com/(?:gpu|mig-|gpumem|vgpu)|amd\.com/gpu|gpu\.intel\.com/|volcano\.sh/vgpu|{_PLUGGED}"
 )
+_PLUGIN_IMAGE: Final = re.compile(r"(?<![a-z])(?:ascend|gaudi|habana\w*|hpu|neuronx?|spyre|tpu)(?![a-z])")
 _VLLM_LABELS: Final = {"engine": "vllm", "llm-d.ai/inference-serving": "true"}
 _RUNTIME: Final = "opendatahub.io/kserve-runtime"
 _LLM_WORKLOAD: Final = re.compile(r"llminferenceservice-workload(?:-[\w-]+)?")
@@ -111,6 +116,16 @@ class Found:
     def image_version(self) -> Version | None:
         """vLLM's version by the image's tag, where the tags are vLLM's own."""
         return versions.of_image(self.container.image) if self.stack.tagged else None
+
+    @property
+    def adds_variables(self) -> bool:
+        """Whether it is a fork of vLLM, or has a plugin for its accelerator, which read more variables."""
+        resources = (*self.container.resources.limits, *self.container.resources.requests)
+        return (
+            self.stack == _FORK
+            or _PLUGIN_IMAGE.search(_name(self.container.image).lower()) is not None
+            or any(map(_BY_PLUGIN.match, resources))
+        )
 
 
 def engines(pod: EnginePod) -> Iterator[Found]:

@@ -31,6 +31,13 @@ def one(**fields: Any) -> Any:
         (one(gpus={}), ["VLM040"]),
         (one(gpus={"nvidia.com/gpu": 1}), []),
         (one(gpus={"amd.com/gpu": 1}), []),
+        (one(gpus={"huawei.com/Ascend910": 8}), []),
+        (one(gpus={"aws.amazon.com/neuroncore": 2}), []),
+        (one(gpus={"habana.ai/gaudi": 1}), []),
+        (one(gpus={"ibm.com/spyre_pf": 1}), []),
+        (one(gpus={"gpu.intel.com/i915": 1}), []),
+        (one(gpus={"google.com/tpu": 4}), []),
+        (one(gpus={"huawei.com/rdma": 1, "aws.amazon.com/efa": 1, "ibm.com/disk": 1}), ["VLM040"]),
         (one(gpus={}, image="vllm/vllm-openai-cpu:v0.22.1"), []),
         (one(args=("m", "--device", "cpu"), gpus={}), []),
         (make.pod(CHAT, make.container(gpus={}), resourceClaims=[{"name": "gpu"}]), []),
@@ -149,6 +156,40 @@ def test_variables_that_vllm_ignores(fields: dict[str, Any], severity: Severity 
 def test_a_script_nobody_can_read_may_use_a_variable() -> None:
     pod = one(env={"VLLM_OWN_THING": "4"}, command=["/opt/start.sh"], args=())
     assert judged(pod, written=None).of("variables-in-use").verdict == Verdict.NOT_PROVEN
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "verdict"),
+    [
+        ({"image": "quay.io/ascend/vllm-ascend:v0.11.0rc1"}, "VLLM_ASCEND_ENABLE_X", Verdict.NOT_PROVEN),
+        ({"image": "quay.io/modh/vllm-gaudi:1"}, "VLLM_PROMPT_SEQ_BUCKET_MAX", Verdict.NOT_PROVEN),
+        ({"image": "ghcr.io/llm-d/llm-d-hpu:v0.4.0"}, "VLLM_SKIP_WARMUP", Verdict.NOT_PROVEN),
+        ({"image": "quay.io/ibm-aiu/vllm-spyre:1"}, "VLLM_SPYRE_WARMUP_PROMPT_LENS", Verdict.NOT_PROVEN),
+        ({"image": "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.9.1"}, "VLLM_NEURON_FRAMEWORK",
+         Verdict.NOT_PROVEN),
+        ({"image": "corp/llm:3", "gpus": {"habana.ai/gaudi": 1}}, "VLLM_SKIP_WARMUP", Verdict.NOT_PROVEN),
+        ({"image": "quay.io/ascend/vllm-ascend:v0.11.0rc1"}, "VLLM_MAX_MODEL_LEN", Verdict.FAIL),
+        ({"image": "quay.io/ascend/vllm-ascend:v0.11.0rc1"}, "VLLM_LOGGING_LEVEL", Verdict.PASS),
+        ({"image": "corp/llm:3"}, "VLLM_SKIP_WARMUP", Verdict.FAIL),
+        ({"image": "quay.io/modh/vllm:1"}, "VLLM_SKIP_WARMUP", Verdict.FAIL),
+        ({"image": "corp/output-llm:3"}, "VLLM_SKIP_WARMUP", Verdict.FAIL),
+    ],
+)  # fmt: skip
+def test_a_fork_or_plugin_may_read_what_vllm_never_knew(
+    fields: dict[str, Any], name: str, verdict: Verdict
+) -> None:
+    pod = one(command=["vllm", "serve"], env={name: "1"}, **fields)
+    judgement = judged(pod, written=None).of("variables-in-use")
+    assert judgement.verdict is verdict
+    assert (name in str(judgement.reason)) is (verdict is Verdict.NOT_PROVEN)
+
+
+def test_beside_a_plugins_variables_what_is_believed_of_vllm_is_told() -> None:
+    env = {"VLLM_ASCEND_ENABLE_X": "1", "VLLM_ENFORCE_EAGER": "1"}
+    found = judged(
+        one(image="quay.io/ascend/vllm-ascend:1", command=["vllm", "serve"], env=env), written=None
+    )
+    assert "VLLM_ENFORCE_EAGER" in found.one("VLM050").message
 
 
 @pytest.mark.parametrize(
