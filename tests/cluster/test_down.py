@@ -57,7 +57,7 @@ def test_an_interrupted_run_leaves_nothing_but_logs(
     assert untouched() == surroundings
     assert (tmp_path / "logs" / "kube-apiserver.log").stat().st_size > 0
     assert [*(tmp_path / "logs" / "pods").rglob("*.log")]
-    assert bed.healthy()
+    bed.wait(bed.healthy, 60, "a healthy bed beside it")
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_the_next_claim_clears_away_what_a_killed_run_left(bed: Bed, maker: subp
     wait(lambda: not processes_left(inhabitants), 10, "the end of all its processes")
     assert traces(machine.folder) == []
     assert untouched() == surroundings
-    assert bed.healthy()
+    bed.wait(bed.healthy, 60, "a healthy bed beside it")
 
 
 def processes_of(machine: Machine) -> dict[str, str]:

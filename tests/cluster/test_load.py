@@ -15,6 +15,7 @@ from .bed.load import loaded, namespace, node
 PAIRS = 5
 SIGN_OF_LIFE = 60  # seconds: longer than a node without any stays Ready
 QUIET = 3  # of the load average, for two processors: nobody else is at work
+NEIGHBOURS = "PYTEST_XDIST_WORKER"  # is set where other tests run beside this one, or soon will
 
 
 def test_a_small_load_comes_and_goes(bed: Bed) -> None:
@@ -30,7 +31,7 @@ def test_a_small_load_comes_and_goes(bed: Bed) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
-    quiet = os.getloadavg()[0] < QUIET
+    quiet = NEIGHBOURS not in os.environ and os.getloadavg()[0] < QUIET
     began = time.monotonic()
     with loaded(bed, nodes=2000, pods=20_000):
         arrived = time.monotonic()
@@ -41,9 +42,9 @@ def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
         assert ready.count("True") >= 2000
     took = arrived - began
     assert took < (120 if quiet else 300)
-    assert ratio <= 1, f"the list took {ratio:.2f} times as long as kubectl's"
+    assert ratio <= (1 if quiet else 1.5), f"the list took {ratio:.2f} times as long as kubectl's"
     assert peak <= 150, f"the list took {peak} MiB"
-    bed.wait(bed.healthy, 60, "a healthy bed after the load")
+    bed.wait(bed.healthy, 180, "a healthy bed after the load")
 
 
 def compared(bed: Bed) -> tuple[float, int]:

@@ -177,7 +177,7 @@ def test_a_failed_change_is_named_and_undone_by_the_same_road(world: MigWorld) -
 def test_a_wedged_manager_is_named_and_its_way_out_taken(world: MigWorld) -> None:
     (node,) = world.add(gpu_node("mig-wedged", profiles=[SEVEN]))
     node.wedge_at("wait-operands")
-    operator = person(node, timeout=25)
+    operator = person(node, timeout=45)
     ending = operator.apply(config="all-3g.40gb")
     assert ending.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     assert "delete pod nvidia-mig-manager" in ending.why
@@ -209,7 +209,7 @@ def test_success_over_other_hardware_is_no_success(world: MigWorld) -> None:
 def test_success_that_only_the_silicon_knows_of_is_no_success(world: MigWorld, how: str) -> None:
     (node,) = world.add(gpu_node(f"mig-lies-{how}", profiles=[SEVEN]))
     node.lie(how)
-    operator = person(node, timeout=15)
+    operator = person(node, timeout=45)
     ending = operator.apply(config="all-3g.40gb")
     assert ending.outcome is Outcome.TIMED_OUT
     assert "verify that nvidia-smi, labels, capacity" in ending.why

@@ -19,6 +19,7 @@ from tests.builders import vllm as make
 
 from .bed import Bed
 from .bed.images import BUSYBOX
+from .bed.wait import crowding
 from .gpuctl import PROGRAM, check, run
 
 SECONDS_TO_ROTATE = 60
@@ -305,7 +306,8 @@ def test_an_engine_that_hangs_costs_its_own_answers(bed: Bed, namespace: str, tm
         str(where),
         kubeconfig=bed.kubeconfig,
     )
-    assert time.monotonic() - started < 45, "twenty seconds for the one that hangs"
+    # Twenty seconds for the one that hangs, and time for a busy machine; less than the run has at most.
+    assert time.monotonic() - started < 90
     assert live.verdicts()["answering-engines"] == "unknown"
     assert live.verdicts()["readable-command-lines"] == "pass"
     assert live.verdicts()["known-modes"] == "pass"
@@ -351,8 +353,7 @@ def many(bed: Bed, namespace: str, tmp_path: Path) -> Iterator[str]:
     at = "2026-11-30T10:00:00.000000000Z"
     log.write_text("".join(f"{at} stdout F {line}\n" for line in text.split("\n")))
     os.chmod(tmp_path, 0o755)
-    apply(bed, namespace, *(_node(f"sim-{namespace}-{number}") for number in range(NODES)))
-    apply(bed, namespace, _logs(namespace, log), *(_pod(number, namespace) for number in range(MANY)))
+    nodes = [f"sim-{namespace}-{number}" for number in range(NODES)]
 
     def running() -> bool:
         listed = bed.kubectl(
@@ -360,11 +361,15 @@ def many(bed: Bed, namespace: str, tmp_path: Path) -> Iterator[str]:
         )
         return len(listed.split()) == MANY
 
-    bed.wait(running, 180, f"{MANY} simulated engines")
-    yield namespace
-    bed.kubectl("delete", "clusterlogs", namespace, "--ignore-not-found")
-    bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
-    bed.kubectl("delete", "nodes", *(f"sim-{namespace}-{number}" for number in range(NODES)), "--wait=false")
+    try:
+        apply(bed, namespace, *map(_node, nodes))
+        apply(bed, namespace, _logs(namespace, log), *(_pod(number, namespace) for number in range(MANY)))
+        bed.wait(running, 180, f"{MANY} simulated engines")
+        yield namespace
+    finally:
+        bed.kubectl("delete", "clusterlogs", namespace, "--ignore-not-found")
+        bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+        bed.kubectl("delete", "nodes", *nodes, "--ignore-not-found", "--wait=false")
 
 
 def _node(name: str) -> dict[str, Any]:
@@ -415,7 +420,7 @@ def test_five_hundred_engines(bed: Bed, many: str) -> None:
     modes = [facts["mode"]["confidence"] for each in found["subjects"] for facts in each["facts"]["engines"]]
     assert modes == ["observed"] * MANY
     print(f"{MANY} engines: {taken:.1f} s, {peak} MiB")
-    assert taken < 90
+    assert taken < 90 * crowding()
     assert peak < 150, f"{peak} MiB"
     assert "reading" in said, "the wait is explained"
 

@@ -23,7 +23,7 @@ from .asked import Asked
 from .trial import CHECKS, Ran, Trial
 from .troubles import Hidden
 
-MARGIN = 3.0  # seconds: the machine may be busy
+MARGIN = 10.0  # seconds: the machine may be busy
 Item = tuple[str, str]  # check, assertion
 
 

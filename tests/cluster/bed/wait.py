@@ -1,5 +1,6 @@
 """Waiting for what a cluster does in its own time."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -15,3 +16,8 @@ def wait(condition: Callable[[], object], timeout: float, what: str, every: floa
         if time.monotonic() > deadline:
             raise TooLong(f"not within {timeout:g} s: {what}")
         time.sleep(every)
+
+
+def crowding() -> float:
+    """How many want each processor, and 1 at least: everybody's work takes so many times longer."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

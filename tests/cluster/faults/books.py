@@ -88,7 +88,7 @@ class Place(ABC):
 class Queue(Place):
     """A ClusterQueue of its own, in a cohort. Kueue says a moment later that it admits again."""
 
-    resource, slack = "clusterqueues", 20.0
+    resource, slack = "clusterqueues", 60.0
 
     @property
     def queues(self) -> Queues:
@@ -211,7 +211,7 @@ class Manager(Place):
     """Kueue's, of which there is one. Beyond what a run waits for, its API service must answer: that the API
     server looks at in its own time."""
 
-    book, turned, changes, slack = RESTART, "restart", 1, 30.0
+    book, turned, changes, slack = RESTART, "restart", 1, 60.0
     resource = "deployments"
 
     @property

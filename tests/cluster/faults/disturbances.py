@@ -26,6 +26,8 @@ from .stage import ASKED, Scene
 from .strike import Order
 
 FAILED, BLOCKED = 4, 1
+# A limit that is to run out; long enough for the other steps, and for a resume, which have the same one.
+SOON = "--change-timeout=45"
 
 
 # What plays use
@@ -479,7 +481,7 @@ def manager_absent(scene: Scene) -> str:
 
 def manager_goes(scene: Scene) -> str:
     """In the middle: no success without it."""
-    program = at_standstill(scene, TURNED, "--change-timeout=15")
+    program = at_standstill(scene, TURNED, SOON)
     scene.node.remove_manager()
     go(program)
     ended(program, FAILED, "timed-out")
@@ -490,7 +492,7 @@ def manager_goes(scene: Scene) -> str:
 
 def manager_wedged(scene: Scene) -> str:
     scene.node.wedge_at("wait-operands")
-    program = scene.apply(None, scene.planned("--change-timeout=15"))
+    program = scene.apply(None, scene.planned(SOON))
     ended(program, FAILED, "wedged", "delete pod")
     scene.is_named()
     scene.node.restart_manager()
@@ -517,7 +519,7 @@ def manager_lies(how: str) -> Play:
 
     def play(scene: Scene) -> str:
         scene.node.lie(how, [["7g.80gb"]] if how == "wrong" else ())
-        program = scene.apply(None, scene.planned("--change-timeout=20"))
+        program = scene.apply(None, scene.planned(SOON))
         ended(program, FAILED)
         assert "succeeded: run" not in program.said
         scene.is_named()
