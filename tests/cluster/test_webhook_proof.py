@@ -60,8 +60,10 @@ def bundle_of_flavors(kueue: Kueue, value: bytes) -> Iterator[None]:
     where = f"/webhooks/{index}/clientConfig/caBundle"
     encoded = base64.b64encode(value).decode()
     patch_webhooks(kueue, {"op": "replace", "path": where, "value": encoded})
-    yield
-    patch_webhooks(kueue, {"op": "replace", "path": where, "value": found["clientConfig"]["caBundle"]})
+    try:
+        yield
+    finally:
+        patch_webhooks(kueue, {"op": "replace", "path": where, "value": found["clientConfig"]["caBundle"]})
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,10 @@ def healed_after(stage: Stage, port: int, *, tries: int, bed: Bed, began: dateti
 
     thread = Thread(target=heal)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def dry_runs(bed: Bed, since: datetime) -> list[Any]:
@@ -304,10 +308,12 @@ def patch_webhooks(kueue: Kueue, *steps: dict[str, Any]) -> None:
 def path_of(kueue: Kueue, name: str, path: str) -> Iterator[None]:
     """Registers a webhook under another path."""
     index, found = webhook(kueue, name)
-    where = f"/webhooks/{index}/clientConfig/service/path"
+    where, before = f"/webhooks/{index}/clientConfig/service/path", found["clientConfig"]["service"]["path"]
     patch_webhooks(kueue, {"op": "replace", "path": where, "value": path})
-    yield
-    patch_webhooks(kueue, {"op": "replace", "path": where, "value": found["clientConfig"]["service"]["path"]})
+    try:
+        yield
+    finally:
+        patch_webhooks(kueue, {"op": "replace", "path": where, "value": before})
 
 
 def test_a_refusal_of_kueues_is_an_answer(bed: Bed, frozen: Kueue) -> None:

@@ -47,6 +47,8 @@ _DEPLOYMENT_PATCH = [
     # On a busy machine an answer may take longer than the usual second: that is not a manager that is down.
     {"op": "add", "path": f"{_CONTAINER}/readinessProbe/timeoutSeconds", "value": 10},
     {"op": "add", "path": f"{_CONTAINER}/livenessProbe/timeoutSeconds", "value": 10},
+    # Nor is one that a test has stopped. Started anew while its rotator is frozen, it would never get ready.
+    {"op": "add", "path": f"{_CONTAINER}/livenessProbe/failureThreshold", "value": 30},
     {"op": "replace", "path": f"{_CONTAINER}/resources/limits/memory", "value": "4Gi"},  # see load.py
 ]
 OVERLAY = {
