@@ -53,6 +53,7 @@ class WorkloadSpec(_Part, frozen=True):
     paused: bool = False
     strategy: Strategy = Strategy()
     update_strategy: UpdateStrategy = UpdateStrategy()
+    pod_management_policy: str = "OrderedReady"
     template: PlacedTemplate = PlacedTemplate()
 
 
@@ -69,6 +70,11 @@ class EngineWorkload(View, frozen=True):
         return unfinished(self.metadata, self.spec.replicas, self.status)
 
     @property
+    def broken_pods_stay(self) -> str:
+        """What a person does about pods that fail, and are not replaced for that; empty if they are."""
+        return ""
+
+    @property
     def switched_by(self) -> str:
         """Which run switched its pods; empty if none did."""
         return self.spec.template.metadata.annotations.get(SWITCHED_BY, "")
@@ -80,6 +86,14 @@ class EnginesDeployment(EngineWorkload, frozen=True):
 
 class EnginesSet(EngineWorkload, frozen=True):
     of: ClassVar[Kind] = StatefulSet.of
+
+    @property
+    def broken_pods_stay(self) -> str:
+        """See Kubernetes' documentation of StatefulSets, "Forced rollback"."""
+        if self.spec.pod_management_policy == "Parallel":
+            return ""
+        delete = f"kubectl -n {self.metadata.namespace} delete pod NAME"
+        return f"this StatefulSet replaces no pod that is broken: {delete} lets it go on"
 
 
 DEPLOYMENT: Final = targeted(EnginesDeployment, in_namespace(Deployment.of))

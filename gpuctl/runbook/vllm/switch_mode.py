@@ -8,6 +8,7 @@ from typing import Any, Final
 from gpuctl.facts.fact import Maybe, given
 from gpuctl.facts.objects import Deployment
 from gpuctl.facts.state import Known, State
+from gpuctl.kueue.pods import QUEUE
 from gpuctl.runbook.drain.owners import StatefulSet
 from gpuctl.runbook.gates import ALWAYS, window_not_closed
 from gpuctl.runbook.owned import PATCH_ONLY, not_owned_elsewhere, only_printed, printed, to_be_applied
@@ -117,6 +118,12 @@ _COSTS: Final = {
 }
 
 
+_QUEUED: Final = (
+    "a new one needs quota beside the old one's, else both wait for each other for ever; "
+    f"{RECREATE} ends the old one first"
+)
+
+
 def _away(
     workload: EngineWorkload, options: Mapping[str, Any], fits: State[tuple[str, ...]]
 ) -> Iterator[str]:
@@ -133,6 +140,10 @@ def _away(
     else:
         where = ", ".join(fits.value) if isinstance(fits, Known) and fits.value else "no node"
         yield f"a new pod comes up before an old one ends: room for it on {where}; nothing is away"
+        if queue := workload.spec.template.metadata.labels.get(QUEUE):
+            yield f"its pods are admitted by LocalQueue {queue}: {_QUEUED}"
+    if workload.broken_pods_stay:
+        yield f"if a pod fails, also after undo: {workload.broken_pods_stay}"
 
 
 def reverse(run: Run) -> Mapping[str, Any] | None:

@@ -178,7 +178,7 @@ class SetMode(OnWorkload, frozen=True, kw_only=True):
         return ""
 
     def progress(self, facts: Facts) -> str:
-        return facts[the_workload].underway
+        return _rollout(facts[the_workload])
 
     def undo(self, facts: Facts, writer: Writer) -> None:
         workload = facts[the_workload]
@@ -220,6 +220,13 @@ def _unmark(parent: tuple[str, ...], name: str, run: str, before: str) -> Iterat
     path = pointer(*parent, "annotations", name)
     yield Test(path, run)
     yield Put(path, before) if before else Drop(path)
+
+
+def _rollout(workload: EngineWorkload) -> str:
+    """What is not over yet of a rollout, and what a person may have to do for it; empty once it is over."""
+    return (
+        "; ".join(filter(None, [workload.underway, workload.broken_pods_stay])) if workload.underway else ""
+    )
 
 
 class SeeMode(OnWorkload, frozen=True, kw_only=True):
@@ -291,7 +298,7 @@ class SeeMode(OnWorkload, frozen=True, kw_only=True):
         ]
         told = sum(each is not None for each in self._modes(facts, pods))
         parts = [f"{ready} of {workload.spec.replicas} new pods serve", f"{told} logs tell the mode"]
-        return "; ".join([*filter(None, [workload.underway]), *parts, *waiting[:1]])
+        return "; ".join([*filter(None, [_rollout(workload)]), *parts, *waiting[:1]])
 
     def learned(self, facts: Facts) -> Mapping[str, Any]:
         quotes = [

@@ -177,6 +177,34 @@ def test_recreated_where_none_is_free_and_the_strategy_is_as_before_at_the_end()
     assert marks(found) == {SWITCHED_BY}
 
 
+def test_a_new_pod_that_a_queue_admits_needs_quota_too() -> None:
+    found = world()
+    assert not any("LocalQueue" in line for line in found.planned().effects)
+    template = _workload(found.items)["spec"]["template"]["metadata"]
+    template["labels"] = {**template.get("labels", {}), "kueue.x-k8s.io/queue-name": "serving"}
+    assert any("LocalQueue serving: a new one needs quota" in line for line in found.planned().effects)
+    found.options = RECREATE
+    assert not any("LocalQueue" in line for line in found.planned().effects)
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [({}, True), ({"podManagementPolicy": "Parallel"}, False)],
+    ids=["ordered", "parallel"],
+)
+def test_that_a_stateful_set_replaces_no_broken_pod_is_told(policy: Mapping[str, Any], told: bool) -> None:
+    def no_replacement(items: list[Object], call: Call | None) -> None:
+        if call is not None and call.ref.kind.kind == "StatefulSet":
+            _workload(items)["status"]["updatedReplicas"] = 0
+
+    found = world({**TO_EAGER, "start_timeout": 1.0}, kind="StatefulSet", **policy)
+    found.reacts = no_replacement
+    effects, ending = "\n".join(found.planned().effects), found.start()
+    assert ending.outcome is Outcome.TIMED_OUT
+    for text in (effects, ending.why):
+        assert ("kubectl -n serving delete pod NAME lets it go on" in text) is told
+
+
 def test_a_stateful_set_ends_its_pod_first() -> None:
     found = world(kind="StatefulSet", free=0)
     assert any(line.startswith("OUTAGE") for line in found.planned().effects)
