@@ -46,7 +46,10 @@ def _takes(flavor: Flavor, node: ResourceNode, resource: str) -> bool:
 
 
 def _offers(flavor: Flavor, node: ResourceNode, resource: str) -> bool:
-    return not resource or bool(flavor.footing.offered(resource, (node,)))
+    if not resource or flavor.footing.offered(resource, (node,)):
+        return True
+    flavor.footing.must_be_on_nodes(resource)
+    return False
 
 
 def _finding(flavor: Flavor, resource: str) -> Finding:

@@ -85,7 +85,8 @@ def _nodes(footing: Footing) -> Iterator[Finding]:
 
 def _amounts(footing: Footing) -> Iterator[Finding]:
     if footing.nodes and not footing.on_demand:
-        yield from all_of(*(partial(_amount, footing, resource) for resource in footing.accelerators))
+        measured = (*footing.accelerators, *footing.shares)
+        yield from all_of(*(partial(_amount, footing, resource) for resource in measured))
     footing.must_be_whole()
 
 
@@ -93,6 +94,7 @@ def _amount(footing: Footing, resource: str) -> Iterator[Finding]:
     found = _shortage(footing, resource)
     if found:
         footing.checks_must_be_read()
+        footing.must_be_on_nodes(resource)
         yield found
 
 
@@ -307,6 +309,7 @@ def _overlap(resource: str, group: Sequence[Footing]) -> Iterator[Finding]:
         return
     for each in group:
         each.checks_must_be_read()
+        each.must_be_on_nodes(resource)
     names = ", ".join(each.name for each in group)
     yield Finding(
         code=codes.OVERLAP,

@@ -9,7 +9,7 @@ from datetime import timedelta
 from gpuctl.audit.finding import Evidence, Finding
 from gpuctl.audit.policy import Policy, QueueGrowthPolicy
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import NotKnown
+from gpuctl.facts.state import Inapplicable, NotKnown
 from gpuctl.kueue.causes.diagnosis import Group
 from gpuctl.kueue.leaks import Patience
 from gpuctl.kueue.objects import Workload
@@ -88,13 +88,13 @@ def words_of_kueue(workload: Workload, message: str) -> Evidence:
 
 def all_of(*parts: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """The findings of several parts: one that can't be judged costs nothing but itself. Raises NotKnown at
-    the end for the first that could not be."""
+    the end for the first that could not be, before those to which the question does not apply."""
     gap: NotKnown | None = None
     for part in parts:
         try:
             yield from part()
         except NotKnown as unread:
-            gap = gap or unread
+            gap = unread if gap is None or isinstance(gap.state, Inapplicable) else gap
     if gap:
         raise gap
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpuctl.facts.kinds import Ref
-from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, State, Unknown, value
+from gpuctl.facts.state import Each, Inapplicable, Known, NotKnown, Reason, State, Unknown, value
 from gpuctl.kueue.objects import (
     AdmissionCheck,
     CheckRule,
@@ -22,7 +22,7 @@ from gpuctl.kueue.objects import (
 )
 from gpuctl.kueue.placement import barring_taints, stands_for
 from gpuctl.kueue.pods import Owned, by_node, is_kueues, takes, unschedulable
-from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator
+from gpuctl.kueue.quantities import ONE, Amount, amount, is_accelerator, is_share
 from gpuctl.kueue.quota import limits, reserved
 from gpuctl.kueue.scene import Line, Scene, told
 
@@ -162,6 +162,14 @@ class Footing:
                 found += amount(node.status.allocatable.get(source, 0)) * worth.get(source, ONE) // ONE
         return found
 
+    def must_be_on_nodes(self, resource: str) -> None:
+        """Raises NotKnown if there may be more of a resource than nodes offer: devices that are claimed, or
+        shares that a scheduler of their own counts."""
+        if resource in told(self.scene.settings, "the manager's configuration").claimed:
+            raise _uncompared(resource, "it is claimed too (deviceClassMappings)")
+        if is_share(resource) and not self.offered(resource, self.nodes):
+            raise _uncompared(resource, "no node offers it, and a scheduler of its own may count it")
+
     def taken_outside(self, resource: str) -> Amount:
         """What pods that Kueue does not count take on its nodes. Raises NotKnown if they may be Kueue's."""
         on_nodes = (pod for node in self.nodes for pod in self.ground.pods_on.get(node.metadata.name, ()))
@@ -175,6 +183,11 @@ class Footing:
         """The resources people queue for, of which quota is promised."""
         return sorted(each for each, quota in self.promised.items() if quota and is_accelerator(each))
 
+    @property
+    def shares(self) -> Sequence[str]:
+        """The memory and cores of GPUs of which quota is promised."""
+        return sorted(each for each, quota in self.promised.items() if quota and is_share(each))
+
     def barred(self) -> Iterator[str]:
         """The taints on its nodes that only pods' own tolerations get past."""
         yield from sorted({str(taint) for node in self.usable for taint in barring_taints(self.flavor, node)})
@@ -187,6 +200,10 @@ def _can_admit(queue: ClusterQueue, flavor: str) -> bool:
         for (name, _), each in limits(queue.spec.resource_groups).items()
         if name == flavor
     )
+
+
+def _uncompared(resource: str, why: str) -> NotKnown:
+    return NotKnown(Unknown(Reason.NOT_ASKED, f"how much {resource} there is can't be told: {why}", resource))
 
 
 def _worths(resource: str, scene: Scene) -> Iterator[tuple[str, Amount]]:

@@ -93,9 +93,39 @@ def times(count: int, part: Amounts) -> dict[str, Amount]:
     return {resource: count * value for resource, value in part.items()}
 
 
-_ACCELERATORS = re.compile(r"(?:^|[./])(?:gpu|mig-[\w.+-]+|gpu\.shared|tpu|pgpu|vgpu)$")
+_BY_NAME = r"(?:.*[./])?(?:gpu|mig-[\w.+-]+|gpu\.shared|tpu|pgpu|vgpu)"
+_BY_VENDOR = {
+    r"nvidia\.com": r"(?:[pv]?gpu|mig|grid|tesla|quadro|rtx|(?:[abhlptv]|g[abhv]|ad|tu)\d).*",
+    r"amd\.com": r"gpu.*|[cdqst]px_nps\d",
+    r"gpu\.intel\.com": r"i915|xe",
+    r"habana\.ai": r"gaudi.*",
+    r"huawei\.com": r"(?:ascend|npu).*",
+    r"aws\.amazon\.com": r"neuron(?:core|device)?",
+    r"cambricon\.com": r"v?mlu.*",
+    r"hygon\.com": r"dcu.*",
+    r"iluvatar\.(?:ai|com)": r"v?gpu.*",
+    r"metax-tech\.com": r"s?gpu.*",
+    r"mthreads\.com": r"[sv]?gpu.*",
+    r"enflame\.com": r"v?gcu.*",
+    r"kunlunxin\.com": r"v?xpu.*",
+    r"qualcomm\.com": r"qaic.*",
+    r"volcano\.sh": r"vgpu.*",
+}
+_ACCELERATORS = re.compile(
+    "|".join((_BY_NAME, *(f"{domain}/(?:{names})" for domain, names in _BY_VENDOR.items()))), re.IGNORECASE
+)
+# Memory and cores of a GPU, which often a scheduler of their own counts.
+_SHARES = re.compile(
+    r"(?:.*[./])?(?:[psv]?gpu|vcuda|ascend\w*|npu|v?mlu|dcu)[-._]?(?:mem(?:ory)?|cores?)(?:[-._]\w+)*",
+    re.IGNORECASE,
+)
 
 
 def is_accelerator(resource: str) -> bool:
     """Whether a resource is what people queue for: GPUs, slices of them, and their kin."""
-    return _ACCELERATORS.search(resource) is not None
+    return _ACCELERATORS.fullmatch(resource) is not None and not is_share(resource)
+
+
+def is_share(resource: str) -> bool:
+    """Whether a resource is an amount of a GPU's memory or cores."""
+    return _SHARES.fullmatch(resource) is not None

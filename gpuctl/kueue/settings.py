@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Settings:
     blocks_admission: bool = False  # until all admitted Workloads have their pods ready
     frameworks: frozenset[str] = DEFAULT_FRAMEWORKS
     device_classes: frozenset[str] = frozenset()  # of which claims are counted; without any, none are
+    claimed: frozenset[str] = frozenset()  # the resources as which they are
 
     def inputs_of(self, resource: str) -> tuple[str, ...]:
         """What nodes call a resource that Kueue counts: itself, unless it is made of others."""
@@ -62,7 +63,7 @@ def parse(text: str | None) -> Settings:
 def _settings(content: Mapping[str, Any]) -> Settings:
     resources = content.get("resources") or {}
     frameworks = (content.get("integrations") or {}).get("frameworks")
-    mappings: Iterable[Mapping[str, Any]] = resources.get("deviceClassMappings") or ()
+    mappings: Sequence[Mapping[str, Any]] = resources.get("deviceClassMappings") or ()
     return Settings(
         transformations=tuple(_transformations(resources.get("transformations") or ())),
         excluded=tuple(map(str, resources.get("excludeResourcePrefixes") or ())),
@@ -71,6 +72,7 @@ def _settings(content: Mapping[str, Any]) -> Settings:
         blocks_admission=_blocks(content),
         frameworks=DEFAULT_FRAMEWORKS if frameworks is None else frozenset(map(str, frameworks)),
         device_classes=frozenset(str(name) for each in mappings for name in each.get("deviceClassNames", ())),
+        claimed=frozenset(str(each.get("name")) for each in mappings),
     )
 
 

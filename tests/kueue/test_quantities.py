@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.facts.state import NotKnown
-from gpuctl.kueue.quantities import ONE, amount, is_accelerator, largest, shown, total
+from gpuctl.kueue.quantities import ONE, amount, is_accelerator, is_share, largest, shown, total
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,53 @@ def test_a_total_is_at_least_the_largest(parts: list[dict[str, int]]) -> None:
         ("nvidia.com/gpu.shared", True),
         ("amd.com/gpu", True),
         ("google.com/tpu", True),
+        ("nvidia.com/gpu-a100", True),
+        ("nvidia.com/a100-80gb", True),
+        ("nvidia.com/mig-1g.10gb.shared", True),
+        ("nvidia.com/GA102GL_A10", True),
+        ("amd.com/cpx_nps4", True),
+        ("habana.ai/gaudi", True),
+        ("huawei.com/Ascend910", True),
+        ("gpu.intel.com/i915", True),
+        ("aws.amazon.com/neuroncore", True),
+        ("cambricon.com/mlu370", True),
+        ("volcano.sh/vgpu-number", True),
         ("cpu", False),
         ("memory", False),
         ("example.com/gpu-hours", False),
+        ("example.com/licence", False),
+        ("nvidia.com/hostdev", False),
+        ("nvidia.com/sriov_rdma", False),
+        ("nvidia.com/priority", False),
+        ("gpu.intel.com/i915_monitoring", False),
+        ("huawei.com/licence", False),
+        ("nvidia.com/gpumem", False),
+        ("gpu.memory", False),
     ],
 )
 def test_what_people_queue_for(resource: str, expected: bool) -> None:
     assert is_accelerator(resource) is expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("gpu.memory", True),
+        ("nvidia.com/gpu.memory", True),
+        ("nvidia.com/gpumem", True),
+        ("nvidia.com/gpumem-percentage", True),
+        ("nvidia.com/gpucores", True),
+        ("nos.nebuly.com/gpu-memory", True),
+        ("aliyun.com/gpu-core.percentage", True),
+        ("volcano.sh/vgpu-memory", True),
+        ("huawei.com/Ascend910A-memory", True),
+        ("tencent.com/vcuda-core", True),
+        ("nvidia.com/gpu", False),
+        ("nvidia.com/mig-1g.10gb.me", False),
+        ("aws.amazon.com/neuroncore", False),
+        ("example.com/accelerator-memory", False),
+        ("memory", False),
+    ],
+)
+def test_what_is_a_share_of_a_gpu(resource: str, expected: bool) -> None:
+    assert is_share(resource) is expected

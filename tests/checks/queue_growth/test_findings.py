@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gpuctl.audit.finding import Severity
+from gpuctl.audit.judge import Verdict
 from tests.builders.queues import (
     GPU,
     NEW,
@@ -794,6 +795,39 @@ def test_a_check_of_other_flavors_brings_no_nodes(flavors: list[str], missed: bo
     world = idle()
     both(nodes_offer("4"), checked_by(PROVISIONED, flavors=flavors))(world)
     assert ("CQG070" in judged(world).failing) is missed
+
+
+def quota_of(resource: str, amount: str) -> World:
+    """Quota of another resource, in the same flavor."""
+    world = idle()
+    world.queue("others", {"h100": {resource: amount}})
+    return world
+
+
+OTHER_DEVICES = (
+    "habana.ai/gaudi",
+    "huawei.com/Ascend910",
+    "gpu.intel.com/i915",
+    "aws.amazon.com/neuroncore",
+    "google.com/tpu",
+    "nvidia.com/gpu-a100",
+)
+
+
+@pytest.mark.parametrize("resource", OTHER_DEVICES)
+def test_other_vendors_devices_and_renamed_ones_are_measured_too(resource: str) -> None:
+    world = quota_of(resource, "800")
+    assert judged(world).failing == {"CQG075"}
+    world.one("Node", "gpu-1")["status"]["allocatable"][resource] = "8"
+    assert judged(world).failing == {"CQG070"}
+    world.one("Node", "gpu-1")["status"]["allocatable"][resource] = "800"
+    assert judged(world).findings == ()
+
+
+def test_what_only_kueue_counts_is_not() -> None:
+    found = judged(quota_of("example.com/licence", "800"))
+    assert found.findings == ()
+    assert found.verdict is Verdict.PASS
 
 
 def test_pods_that_may_be_a_rayclusters_are_not_taken_for_others() -> None:

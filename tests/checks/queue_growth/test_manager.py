@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from gpuctl.audit.judge import Verdict
 from tests.builders.kueue import Cluster
 from tests.builders.kueue import healthy as healthy_kueue
@@ -80,6 +82,47 @@ def test_a_transformation_covers_a_resource() -> None:
     assert judged(with_manager(world, settings=transformed)).failing == set()
     plain = World(items=[each for each in world.items if each["kind"] != "ConfigMap"])
     assert judged(with_manager(plain)).failing == {"CQG021"}
+
+
+CLAIMED = (
+    "\nresources:\n  deviceClassMappings:\n  - {name: nvidia.com/gpu, deviceClassNames: [gpu.nvidia.com]}\n"
+)
+
+
+def with_gpus(amount: str) -> World:
+    world = idle()
+    world.one("Node", "gpu-1")["status"]["allocatable"][GPU] = amount
+    return world
+
+
+@pytest.mark.parametrize(("offered", "code"), [("0", "CQG075"), ("4", "CQG070")])
+def test_devices_that_are_claimed_are_not_missed_on_nodes(offered: str, code: str) -> None:
+    assert judged(with_manager(with_gpus(offered))).failing == {code}
+    found = judged(with_manager(with_gpus(offered), settings=CLAIMED))
+    assert found.failing == set()
+    assert found.of("real-quota").verdict is Verdict.UNKNOWN
+    assert "deviceClassMappings" in found.of("real-quota").reason
+
+
+def test_where_nodes_offer_enough_no_claims_are_asked_about() -> None:
+    assert judged(with_manager(idle(), settings=CLAIMED)).of("real-quota").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("share", ["gpu.memory", "nvidia.com/gpu.memory", "nvidia.com/gpumem"])
+def test_shares_that_no_node_offers_may_be_counted_elsewhere(share: str) -> None:
+    world = idle()
+    world.queue("shares", {"h100": {share: "800"}})
+    assert judged(world).of("real-quota").verdict is Verdict.UNKNOWN
+    world.one("Node", "gpu-1")["status"]["allocatable"][share] = "80"
+    assert judged(world).failing == {"CQG070"}
+    world.one("Node", "gpu-1")["status"]["allocatable"][share] = "800"
+    assert judged(world).of("real-quota").verdict is Verdict.PASS
+
+
+def test_what_can_not_be_compared_hides_nothing_else() -> None:
+    world = with_gpus("0")
+    world.queue("slices", {"h100": {"nvidia.com/mig-1g.10gb": "7"}})
+    assert judged(with_manager(world, settings=CLAIMED)).failing == {"CQG075"}
 
 
 def test_an_unread_configuration_is_no_ground_for_blame() -> None:
