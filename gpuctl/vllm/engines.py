@@ -90,7 +90,10 @@ _NOT_ENGINES: Final = re.compile(
 )
 _PREFERRED: Final = ("kserve-container", "main", "vllm")
 # Accelerators that vLLM runs on by a plugin or a fork, which read variables of their own.
-_PLUGGED: Final = r"aws\.amazon\.com/neuron|google\.com/tpu|habana\.ai/|huawei\.com/(?:[Aa]scend|npu)|ibm\.com/(?:aiu|spyre)"
+_PLUGGED: Final = (
+    r"aws\.amazon\.com/neuron|google\.com/tpu|habana\.ai/|huawei\.com/(?:[Aa]scend|npu)"
+    r"|ibm\.com/(?:aiu|spyre)"
+)
 _BY_PLUGIN: Final = re.compile(_PLUGGED)
 _ANY_GPU: Final = re.compile(
     rf"nvidia\.com/(?:gpu|mig-|gpumem|vgpu)|amd\.com/gpu|gpu\.intel\.com/|volcano\.sh/vgpu|{_PLUGGED}"
