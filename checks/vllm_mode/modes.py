@@ -236,10 +236,11 @@ def _planned(deployment: EngineDeployment, engine: Engine) -> Mode | None:
     environment = variables(container)
     started = launch(container, environment, entrypoint=engine.found.stack.entrypoint, files=lambda _: None)
     settings = of_words(started.words or ()).over(of_environment(environment.known, container.image))
-    if started.words is None or started.opaque or settings.get("config"):
+    mode = configured(settings, environment.known, engine.version, platform=engine.found.stack.platform)
+    if started.words is None or started.opaque or settings.get("config") or mode is None:
         said = "differs from this pod, and does not show the mode of the next"
         raise NotKnown(Unknown(Reason.NOT_ASKED, f"{deployment.ref} {said}", str(engine.ref)))
-    return configured(settings, environment.known, engine.version, platform=engine.found.stack.platform)
+    return mode
 
 
 def _started_by(container: EngineContainer) -> tuple[object, ...]:

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpuctl.vllm.arguments import Settings
+from gpuctl.vllm.fields import graph_mode
 from gpuctl.vllm.mode import Confidence, Mode, default_variant
 from gpuctl.vllm.version import Version
 
+UNCERTAIN: Final = "the meaning of what it sets for compilation depends on the version"
 _LEVELS: Final = {0: "NONE", 1: "PIECEWISE", 2: "FULL_AND_PIECEWISE", 3: "FULL_AND_PIECEWISE"}
-_TRUE: Final = frozenset({"1", "true", "yes", "on", "y"})
+_BREAKABLE: Final = "VLLM_USE_BREAKABLE_CUDAGRAPH"  # cuts graphs without compilation, in some versions
+_WHOLE: Final = frozenset({"FULL", "FULL_DECODE_ONLY"})  # graphs that are not cut by the compilation
+_NOT_CUT: Final = frozenset({"NONE", "0", "STOCK_TORCH_COMPILE", "1", "DYNAMO_TRACE_ONCE", "2"})
 
 
 def configured(
@@ -23,13 +27,14 @@ def configured(
         return _eager(f"graphs are not made on {platform}")
     if settings.no_graphs:
         return _no_graphs(settings, version)
-    if environment.get("TORCH_COMPILE_DISABLE", "").lower() in _TRUE and _from(version, 0, 12, 0):
-        return _eager("TORCH_COMPILE_DISABLE switches compilation off, and the graphs with it")
+    variant = _variant(settings)
+    uncut = "" if variant in _WHOLE else _uncut(settings, environment)
+    if uncut and (version is None or environment.get(_BREAKABLE, "0") != "0"):
+        return None
+    if uncut and _from(version, 0, 12, 0):
+        return _eager(uncut)
     if "O" in settings.flags:
         return _by_level(settings, version)
-    if _mode_none(settings) and _from(version, 0, 12, 0):
-        return _eager("compilation mode none")
-    variant = settings.get("compilation-config.cudagraph_mode").rpartition(".")[2].upper()
     if not variant and "compilation-config.level" in settings.flags:
         return _by_written_level(settings.whole("compilation-config.level"), version)
     return _graphs(
@@ -66,7 +71,7 @@ def _no_graphs(settings: Settings, version: Version | None) -> Mode | None:
 def _by_level(settings: Settings, version: Version | None) -> Mode | None:
     """-O meant a level of compilation up to 0.11 and means a bundle of settings since 0.12."""
     level = settings.whole("O")
-    variant = settings.get("compilation-config.cudagraph_mode").rpartition(".")[2].upper()
+    variant = _variant(settings)
     if variant:
         return _graphs(variant, "the arguments name the graphs' mode")
     if level is None:
@@ -96,6 +101,16 @@ def _by_old_level(level: int, version: Version) -> Mode | None:
     return None
 
 
-def _mode_none(settings: Settings) -> bool:
-    value = settings.get("compilation-config.mode").rpartition(".")[2].upper()
-    return value in ("NONE", "0")
+def _variant(settings: Settings) -> str:
+    return graph_mode(settings.get("compilation-config.cudagraph_mode"))
+
+
+def _uncut(settings: Settings, environment: Mapping[str, str]) -> str:
+    """What keeps the compilation from cutting the model into pieces, which all graphs need but those of the
+    whole model. Since 0.12 they are left out then; before, none of it meant that."""
+    if environment.get("TORCH_COMPILE_DISABLE") == "1":
+        return "TORCH_COMPILE_DISABLE switches compilation off, and the graphs with it"
+    mode = settings.get("compilation-config.mode").rpartition(".")[2].upper()
+    if mode in _NOT_CUT:
+        return f"compilation mode {mode.lower()}"
+    return "-O0" if not mode and settings.whole("O") == 0 else ""

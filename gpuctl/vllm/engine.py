@@ -14,7 +14,7 @@ from gpuctl.vllm import version as versions
 from gpuctl.vllm.answers import Answered, Metered
 from gpuctl.vllm.answers import value_of as value_of_answer
 from gpuctl.vllm.arguments import Settings
-from gpuctl.vllm.configured import asked_for_eager, configured
+from gpuctl.vllm.configured import UNCERTAIN, asked_for_eager, configured
 from gpuctl.vllm.engines import EngineRef, Found, gpus, leader_of, workload
 from gpuctl.vllm.failures import Failure
 from gpuctl.vllm.launch import Launch, Variables
@@ -225,9 +225,7 @@ class Engine:
             return Unknown(Reason.NOT_ASKED, opaque, str(self.ref))
         found = configured(settings, self.environment.known, self.version, platform=self.found.stack.platform)
         if found is None:
-            return Unknown(
-                Reason.NOT_ASKED, "the meaning of its -O flag depends on the version", str(self.ref)
-            )
+            return Unknown(Reason.NOT_ASKED, UNCERTAIN, str(self.ref))
         return Known(found)
 
     @property

@@ -14,7 +14,7 @@ import msgspec
 
 from gpuctl.facts.state import NotKnown, Reason, Unknown
 from gpuctl.vllm.arguments import Settings, of_environment, of_words
-from gpuctl.vllm.configured import configured
+from gpuctl.vllm.configured import UNCERTAIN, configured
 from gpuctl.vllm.engines import Found
 from gpuctl.vllm.launch import launch, variables
 from gpuctl.vllm.mode import Mode
@@ -85,7 +85,7 @@ def _reading(found: Found, container: EngineContainer) -> _Reading:
         raise _unclear(found, "variables come from elsewhere (envFrom), which may decide it too")
     mode = configured(settings, environment.known, found.image_version, platform=found.stack.platform)
     if mode is None:
-        raise _unclear(found, "the meaning of its -O flag depends on the version")
+        raise _unclear(found, UNCERTAIN)
     return _Reading(settings, mode)
 
 

@@ -145,6 +145,21 @@ def test_what_argparse_refuses_is_noted() -> None:
         (["-cc.cudagraph_mode", "FULL_DECODE_ONLY"], "0.14.0", "graphs (FULL_DECODE_ONLY)"),
         (["--compilation-config.cudagraph_mode", "none"], "0.14.0", "eager"),
         (["-cc.mode=none"], "0.14.0", "eager"),
+        (["-cc.mode=0"], "0.12.0", "eager"),
+        (["-cc.mode=DYNAMO_TRACE_ONCE"], "0.14.0", "eager"),
+        (["-cc.mode=VLLM_COMPILE"], "0.14.0", "graphs (FULL_AND_PIECEWISE)"),
+        (["-cc.mode=3"], None, "graphs"),
+        (["-cc.mode=none"], None, None),
+        (["-cc.mode=none", "-cc.cudagraph_mode=FULL"], "0.14.0", "graphs (FULL)"),
+        (["-cc.mode=0", "-cc.cudagraph_mode=full_decode_only"], "0.14.0", "graphs (FULL_DECODE_ONLY)"),
+        (["-cc", '{"mode": 0, "cudagraph_mode": 2}'], "0.14.0", "graphs (FULL)"),
+        (["-cc", '{"mode": 0, "cudagraph_mode": [2, 0]}'], "0.14.0", "graphs (FULL_DECODE_ONLY)"),
+        (["-cc.mode=none", "-cc.cudagraph_mode=FULL"], None, "graphs (FULL)"),
+        (["-cc.mode=none", "-cc.cudagraph_mode=PIECEWISE"], "0.14.0", "eager"),
+        (["-cc.mode=none", "-cc.cudagraph_mode=FULL_AND_PIECEWISE"], "0.14.0", "eager"),
+        (["-cc.mode=none", "-cc.cudagraph_mode=PIECEWISE"], None, None),
+        (["-O2", "-cc.mode=none"], "0.14.0", "eager"),
+        (["-O2", "-cc.mode=none", "-cc.cudagraph_mode=FULL"], "0.14.0", "graphs (FULL)"),
         (["-O.use_cudagraph=false"], "0.9.0", "eager"),
         (["-O", '{"use_cudagraph": false}'], "0.9.0", "eager"),
         (["-O0"], "0.9.0", "graphs"),
@@ -158,6 +173,9 @@ def test_what_argparse_refuses_is_noted() -> None:
         (["-O3"], "0.9.0", "graphs"),
         (["-O0"], None, None),
         (["-O0", "-cc.cudagraph_mode=FULL"], "0.14.0", "graphs (FULL)"),
+        (["-O0", "-cc.cudagraph_mode=PIECEWISE"], "0.14.0", "eager"),
+        (["-O0", "-cc.cudagraph_mode=PIECEWISE", "-cc.mode=3"], "0.14.0", "graphs (PIECEWISE)"),
+        (["-O1", "-cc.cudagraph_mode=PIECEWISE"], "0.14.0", "graphs (PIECEWISE)"),
         (["--compilation-config", "3"], "0.9.0", "graphs"),
         (["--compilation-config", "0"], "0.9.0", "graphs"),
         (["--compilation-config", "0"], "0.11.0", None),
@@ -171,10 +189,30 @@ def test_arguments_by_version(words: list[str], version: str | None, mode: str |
     assert (str(found) if found else None) == mode
 
 
-def test_compilation_off_takes_the_graphs_with_it() -> None:
-    switched = {"TORCH_COMPILE_DISABLE": "1"}
-    assert str(configured(of_words([]), switched, versions.parse("0.12.0"))) == "eager"
-    assert str(configured(of_words([]), switched, versions.parse("0.9.0"))) == "graphs"
+@pytest.mark.parametrize(
+    ("words", "more", "version", "mode"),
+    [
+        ([], {}, "0.12.0", "eager"),
+        ([], {}, "0.9.0", "graphs"),
+        ([], {}, None, None),
+        ([], {"TORCH_COMPILE_DISABLE": "0"}, None, "graphs"),
+        ([], {"TORCH_COMPILE_DISABLE": "true"}, "0.12.0", "graphs (FULL_AND_PIECEWISE)"),
+        (["-cc.cudagraph_mode=FULL"], {}, "0.12.0", "graphs (FULL)"),
+        (["-cc.cudagraph_mode=FULL_DECODE_ONLY"], {}, None, "graphs (FULL_DECODE_ONLY)"),
+        (["-cc.cudagraph_mode=FULL_AND_PIECEWISE"], {}, "0.12.0", "eager"),
+        (["-cc.cudagraph_mode=NONE"], {}, None, "eager"),
+        (["-cc.mode=3"], {}, "0.12.0", "eager"),
+        (["--enforce-eager"], {}, None, "eager"),
+        ([], {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, "0.24.0", None),
+        ([], {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}, "0.24.0", "eager"),
+    ],
+)
+def test_compilation_off_takes_the_graphs_with_it_that_need_it(
+    words: list[str], more: dict[str, str], version: str | None, mode: str | None
+) -> None:
+    switched = {"TORCH_COMPILE_DISABLE": "1", **more}
+    found = configured(of_words(words), switched, versions.parse(version) if version else None)
+    assert (str(found) if found else None) == mode
 
 
 def test_the_command_line_goes_before_the_file() -> None:

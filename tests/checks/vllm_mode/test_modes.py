@@ -144,6 +144,26 @@ def test_what_brings_eager_along_is_an_accident_too(args: tuple[str, ...], env: 
     assert "VLM004" not in judged(make.pod(CHAT, old), written=None).codes
 
 
+@pytest.mark.parametrize("asked", ["FULL", "FULL_DECODE_ONLY"])
+def test_graphs_of_the_whole_model_need_no_compilation(asked: str) -> None:
+    args = ("m", f"-cc.cudagraph_mode={asked}")
+    off = {"TORCH_COMPILE_DISABLE": "1"}
+    found = judged(make.pod(CHAT, make.container(args, env=off)), written=None)
+    assert "VLM004" not in found.codes
+    assert found.engine["mode"]["variant"] == asked
+    piecewise = make.container(("m", "-cc.cudagraph_mode=PIECEWISE"), env=off)
+    assert "VLM004" in judged(make.pod(CHAT, piecewise), written=None).codes
+
+
+@pytest.mark.parametrize(
+    ("image", "verdict"),
+    [("mirror/vllm-openai:latest", Verdict.NOT_PROVEN), ("vllm-openai:v0.9.2", Verdict.PASS)],
+)
+def test_what_compilation_off_means_depends_on_the_version(image: str, verdict: Verdict) -> None:
+    container = make.container(image=image, env={"TORCH_COMPILE_DISABLE": "1"})
+    assert judged(make.pod(CHAT, container), written=None).of("known-modes").verdict is verdict
+
+
 def test_an_image_for_processors_is_meant_to_be_eager() -> None:
     container = make.container(image="vllm/vllm-openai-cpu:v0.22.1", gpus={})
     found = judged(make.pod(CHAT, container), written=None)
@@ -225,6 +245,14 @@ def test_a_change_that_hides_the_next_mode_is_not_proven() -> None:
     same = make.container(command=["/app/start.sh"], volumeMounts=mounts)
     admitted = judged(make.pod(CHAT, same), make.deployment("chat", hidden))
     assert admitted.of("same-after-restart").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("tag", "verdict"), [("latest", Verdict.NOT_PROVEN), ("v0.9.2", Verdict.PASS)])
+def test_a_change_whose_meaning_depends_on_the_version_is_not_proven(tag: str, verdict: Verdict) -> None:
+    image = f"mirror/vllm-openai:{tag}"
+    changed = make.deployment("chat", make.container(image=image, env={"TORCH_COMPILE_DISABLE": "1"}))
+    found = judged(make.pod(CHAT, make.container(image=image)), changed, written={})
+    assert found.of("same-after-restart").verdict is verdict
 
 
 def test_several_engines_of_a_pod_are_told_apart() -> None:
