@@ -60,9 +60,8 @@ def _on_cpu(engine: Engine) -> bool:
 def one_slice_per_engine(engine: Engine, nodes: State[Each[Ref, EngineNode]]) -> Iterator[Finding]:
     _must_have_slices(engine, nodes)
     resources = ", ".join(f"{name}: {engine.resources[name]}" for name in engine.mig)
-    parallel = _parallel(engine)
-    if parallel:
-        said = " and ".join(f"{name} parallelism {size}" for name, size in parallel.items())
+    if engine.parallel:
+        said = " and ".join(f"{name} parallelism {size}" for name, size in engine.parallel.items())
         yield finding(
             engine,
             codes.PARALLEL_OVER_SLICES,
@@ -115,18 +114,6 @@ def _must_be_seen(engine: Engine) -> None:
     """What an engine was started with must be known; raises `NotKnown`."""
     if engine.opaque:
         raise NotKnown(Unknown(Reason.NOT_ASKED, engine.opaque, str(engine.ref)))
-
-
-def _parallel(engine: Engine) -> dict[str, int]:
-    told = engine.start
-    if not engine.settings.parallel and told:
-        sizes = {
-            "tensor": told.tensor_parallel,
-            "pipeline": told.pipeline_parallel,
-            "data": told.data_parallel,
-        }
-        return {name: size for name, size in sizes.items() if size and size > 1}
-    return engine.settings.parallel
 
 
 @every(

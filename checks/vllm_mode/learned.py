@@ -68,7 +68,7 @@ def _facts(engine: Engine, policy: Policy) -> dict[str, Any]:
             gib=engine.device_gib,
         ),
         utilization=engine.utilization,
-        parallel=_parallel(engine),
+        parallel=dict(engine.parallel),
         maxModelLen=start.max_model_len if start else None,
         kvTokens=_kv_tokens(engine),
         gpuBlocks=start.gpu_blocks if start else None,
@@ -104,16 +104,6 @@ def _model(engine: Engine) -> str:
     words = engine.launch.words or ()
     first = words[0] if words and not words[0].startswith("-") else ""
     return told or engine.settings.get("model") or engine.settings.get("served-model-name") or first
-
-
-def _parallel(engine: Engine) -> dict[str, int]:
-    told = engine.start
-    sizes = {
-        "tensor": told.tensor_parallel if told else None,
-        "pipeline": told.pipeline_parallel if told else None,
-        "data": told.data_parallel if told else None,
-    }
-    return {**{name: size for name, size in sizes.items() if size and size > 1}, **engine.settings.parallel}
 
 
 def _mode(mode: Mode) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpuctl.audit.assertion import Strength, every
@@ -12,6 +13,7 @@ from gpuctl.checks.vllm_mode.words import finding, gib, in_spec, line_with, log_
 from gpuctl.facts.fact import given
 from gpuctl.facts.kinds import Ref
 from gpuctl.facts.state import Each, Inapplicable, NotKnown, Reason, Unknown
+from gpuctl.nvidia.expected import SHARED
 from gpuctl.vllm import baseline as baselines
 from gpuctl.vllm import memory as memories
 from gpuctl.vllm.baseline import MEMORY_BASELINE, MemoryBaseline
@@ -22,7 +24,8 @@ from gpuctl.vllm.memory import Memory
 from gpuctl.vllm.objects import EngineNode
 
 TOO_HIGH = 0.97
-SHARING = "nvidia.com/gpu.sharing-strategy"
+PREFIX = "nvidia.com/"
+SHARING = "sharing-strategy"
 TIME_SLICING = "time-slicing"
 V0_NON_TORCH_GIB = 2.0
 REFUSES_SINCE = (0, 9, 1)
@@ -141,50 +144,80 @@ def shared_gpus(
 ) -> Iterator[Finding]:
     if not engine.pod.spec.node_name or not nodes.get(Ref(EngineNode.of, engine.pod.spec.node_name)):
         raise NotKnown(Inapplicable("its node is gone, or it has none yet"))
-    if engine.node is None or not _shares(engine):
+    if engine.node is None or not _pool(engine):
         raise NotKnown(Inapplicable("its GPU is its own, or nobody says it is not"))
-    node = engine.node.metadata.name
-    together = [each for _, each in engines.known() if _shares(each) and each.pod.spec.node_name == node]
+    node, pool = engine.node.metadata.name, _pool(engine)
+    together = [
+        each for _, each in engines.known() if each.pod.spec.node_name == node and _pool(each) == pool
+    ]
     counted = [each for each in together if not _manual(each) and each.utilization is not None]
-    gpus = _gpu_count(engine)
-    total = sum(each.utilization or 0.0 for each in counted)
+    devices, called = _device_count(engine, pool), _called(pool)
+    total = sum((each.utilization or 0.0) * _spread(each) for each in counted)
     limit = policy.checks.vllm_mode.shared_utilization
-    if not gpus:
-        raise _untold(engine, f"the labels of node {node} do not count its GPUs")
-    if total > limit * gpus:
+    if not devices:
+        raise _untold(engine, f"the labels of node {node} do not count its {called}")
+    if len(together) > 1 and total > limit * devices:
         yield finding(
             engine,
             codes.SHARED_TOO_MUCH,
-            f"shares the {gpus} GPUs of node {node} with {len(together) - 1} others by time-slicing, which "
-            "gives each the "
-            f"whole memory: together they ask for {percent(total)} of {percent(float(gpus))}",
+            f"shares the {devices} {called} of node {node} with {len(together) - 1} others by time-slicing, "
+            f"which gives each the whole memory: together they ask for {percent(total)} of "
+            f"{percent(float(devices))}",
             tuple(_share(each) for each in counted[:5]),
             f"kubectl get pods -A --field-selector spec.nodeName={node}",
-            f"divide the memory: --gpu-memory-utilization of all engines on a GPU must add up to {limit} "
-            "at most, or "
-            "give each --kv-cache-memory-bytes; start them one after another. MIG slices would be theirs "
-            "alone",
+            "divide the memory: --gpu-memory-utilization of all engines on one of them must add up to "
+            f"{limit} at most, or give each --kv-cache-memory-bytes; start them one after another. MIG "
+            "slices that nobody shares would be theirs alone",
             cause=f"shared {node}",
         )
         return
-    silent = next((each for each in together if not _manual(each) and each.utilization is None), None)
-    if silent:
-        raise _untold(engine, f"how much memory {silent.ref} may use is not known")
+    for each in together:
+        _must_be_counted(each, engine)
 
 
-def _shares(engine: Engine) -> bool:
+def _must_be_counted(each: Engine, engine: Engine) -> None:
+    if _manual(each):
+        return
+    if each.utilization is None:
+        raise _untold(engine, f"how much memory {each.ref} may use is not known")
+    if _asked(each) > 1 and each.opaque and (each.start is None or each.start.tensor_parallel is None):
+        raise _untold(engine, f"over how many of its {_called(_pool(each))} {each.ref} spreads is not known")
+
+
+def _pool(engine: Engine) -> str:
+    """What it shares by time-slicing, as labels name it: `gpu` or `mig-1g.10gb`; empty for nothing."""
     labels = engine.node.metadata.labels if engine.node else {}
-    return not memories.PLAIN.isdisjoint(engine.resources) and labels.get(SHARING) == TIME_SLICING
+    names = (_label(each) for each in engine.resources if each in memories.PLAIN or memories.is_slice(each))
+    return next((name for name in names if labels.get(f"{PREFIX}{name}.{SHARING}") == TIME_SLICING), "")
 
 
-def _gpu_count(engine: Engine) -> int:
-    count = engine.node.metadata.labels.get("nvidia.com/gpu.count", "") if engine.node else ""
+def _label(resource: str) -> str:
+    return resource.removeprefix(PREFIX).removesuffix(SHARED)
+
+
+def _called(pool: str) -> str:
+    return "GPUs" if pool == "gpu" else f"slices {pool}"
+
+
+def _device_count(engine: Engine, pool: str) -> int:
+    count = engine.node.metadata.labels.get(f"{PREFIX}{pool}.count", "") if engine.node else ""
     return int(count) if count.isdecimal() and len(count) < 6 else 0  # noqa: PLR2004
 
 
+def _asked(engine: Engine) -> int:
+    pool = _pool(engine)
+    return sum(number for name, number in engine.resources.items() if _label(name) == pool)
+
+
+def _spread(engine: Engine) -> int:
+    """On how many devices it takes its share: of what it asks for beyond its parallelism it uses nothing."""
+    return max(1, min(_asked(engine), math.prod(engine.parallel.values())))
+
+
 def _share(engine: Engine) -> Evidence:
-    where = f"container {engine.ref.container}"
-    return Evidence(engine.ref.pod, where, f"utilisation {percent(engine.utilization or 0.0)}")
+    where, spread = f"container {engine.ref.container}", _spread(engine)
+    each = f" on each of {spread}" if spread > 1 else ""
+    return Evidence(engine.ref.pod, where, f"utilisation {percent(engine.utilization or 0.0)}{each}")
 
 
 @every(

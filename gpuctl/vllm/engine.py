@@ -267,6 +267,20 @@ class Engine:
         return memories.default_utilization(self.version)
 
     @property
+    def parallel(self) -> Mapping[str, int]:
+        """The sizes above one of its tensor, pipeline and data parallelism."""
+        told = self.start
+        sizes = {
+            "tensor": told.tensor_parallel if told else None,
+            "pipeline": told.pipeline_parallel if told else None,
+            "data": told.data_parallel if told else None,
+        }
+        return {
+            **{name: size for name, size in sizes.items() if size and size > 1},
+            **self.settings.parallel,
+        }
+
+    @property
     def resources(self) -> Mapping[str, int]:
         """The GPU resources its container asks for."""
         return gpus(self.found.container)

@@ -183,6 +183,59 @@ def test_engines_that_share_a_gpu(shares: tuple[float, ...], labels: dict[str, s
     assert ("VLM012" in codes) is found
 
 
+TWO_SHARED = {**SHARED, "nvidia.com/gpu.count": "2"}
+SLICE = "nvidia.com/mig-1g.10gb"
+SHARED_SLICES = {f"{SLICE}.sharing-strategy": "time-slicing", f"{SLICE}.count": "1"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "args", "share", "labels", "found"),
+    [
+        ({"nvidia.com/gpu": 2}, ("-tp", "2"), 0.92, TWO_SHARED, 2),
+        ({"nvidia.com/gpu": 2}, ("-tp", "2"), 0.45, TWO_SHARED, 0),
+        ({"nvidia.com/gpu": 2}, (), 0.92, TWO_SHARED, 0),
+        ({"nvidia.com/gpu": 2}, ("-tp", "2"), 0.92, {**SHARED, "nvidia.com/gpu.count": "4"}, 0),
+        ({"nvidia.com/gpu": 1}, ("-tp", "16"), 0.92, TWO_SHARED, 0),
+        ({f"{SLICE}.shared": 1}, (), 0.5, SHARED_SLICES, 2),
+        ({SLICE: 1}, (), 0.5, SHARED_SLICES, 2),
+        ({f"{SLICE}.shared": 1}, (), 0.4, SHARED_SLICES, 0),
+        ({f"{SLICE}.shared": 1}, (), 0.5, {**SHARED_SLICES, f"{SLICE}.count": "2"}, 0),
+        ({SLICE: 1}, (), 0.5, SHARED, 0),
+    ],
+)
+def test_an_engine_takes_its_share_of_each_device_it_spreads_over(
+    gpus: dict[str, int], args: tuple[str, ...], share: float, labels: dict[str, str], found: int
+) -> None:
+    container = make.container(["m", "--gpu-memory-utilization", str(share), *args], gpus=gpus)
+    pods = [make.pod(f"chat-7c9d5b8f4-{letter * 5}", container) for letter in "ab"]
+    result = judged(*pods, make.node(labels=labels), written={})
+    assert result.codes.count("VLM012") == found
+
+
+def test_over_how_many_devices_it_spreads_is_evidence() -> None:
+    container = make.container(["m", "-tp", "2"], gpus={"nvidia.com/gpu": 2})
+    pods = [make.pod(f"chat-7c9d5b8f4-{letter * 5}", container) for letter in "ab"]
+    found = judged(*pods, make.node(labels=TWO_SHARED), written={}).of("shared-gpus").findings
+    assert "368 % of 200 %" in found[0].message
+    assert {each.observed for each in found[0].evidence} == {"utilisation 92 % on each of 2"}
+
+
+def test_an_engine_alone_shares_with_nobody() -> None:
+    pod = make.pod(CHAT, make.container(["m", "--gpu-memory-utilization", "0.96"]))
+    assert judged(pod, make.node(labels=SHARED), written={}).of("shared-gpus").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(2, Verdict.UNKNOWN), (1, Verdict.PASS)])
+def test_parallelism_that_is_hidden_is_not_taken_for_none(number: int, verdict: Verdict) -> None:
+    told = "INFO 09-01 10:00:00 [utils.py:101] non-default args: {'gpu_memory_utilization': 0.4}\n"
+    script = make.container(args=(), command=["/app/run.sh"], gpus={"nvidia.com/gpu": number})
+    names = [f"chat-7c9d5b8f4-{letter * 5}" for letter in "ab"]
+    pods = [make.pod(name, script) for name in names]
+    written = {(name, "vllm"): told for name in names}
+    found = judged(*pods, make.node(labels=TWO_SHARED), written=written)
+    assert found.of("shared-gpus").verdict is verdict
+
+
 def hiding(name: str) -> dict[str, Any]:
     """A pod whose share of the GPU lies in a Secret."""
     pod = make.pod(name, make.container(["m", "--gpu-memory-utilization", "$(SHARE)"]))
