@@ -314,7 +314,7 @@ def _asks_for_a_free_gpu(engine: Engine) -> bool:
 
 def _is_told(engine: Engine, memory: Memory) -> bool:
     """Whether the log says how much of the GPU was taken."""
-    by_v0 = _is_v0(engine) and memory.rank.non_torch is not None
+    by_v0 = _outside_of_pytorch(engine, memory) is not None
     return by_v0 or (memory.others_at_start is not None and bool(memory.total))
 
 
@@ -323,9 +323,14 @@ def _others(engine: Engine, memory: Memory) -> float | None:
     taken, total = memory.others_at_start, memory.total
     if taken is not None and total and taken >= max(2.0, 0.1 * total):
         return taken
-    if _is_v0(engine) and memory.rank.non_torch is not None and memory.rank.non_torch >= V0_NON_TORCH_GIB:
-        return memory.rank.non_torch
-    return None
+    outside = _outside_of_pytorch(engine, memory)
+    return outside if outside is not None and outside >= V0_NON_TORCH_GIB else None
+
+
+def _outside_of_pytorch(engine: Engine, memory: Memory) -> float | None:
+    """What V0 says lies there, where that tells of others."""
+    # NCCL's buffers of an engine on several GPUs lie there, too, and may be as large as a neighbour.
+    return memory.rank.non_torch if _is_v0(engine) and not engine.parallel else None
 
 
 def _is_v0(engine: Engine) -> bool:

@@ -198,8 +198,14 @@ def _no_kv(engine: Engine) -> Diagnosis:
     ranks = engine.start.ranks if engine.start else ()
     v0 = engine.start is not None and engine.start.engine == "V0"
     others = [rank.non_torch for rank in ranks if v0 and (rank.non_torch or 0) >= MANY]
+    held = gib(max((each or 0.0 for each in others), default=0.0))
+    if others and engine.parallel:
+        # NCCL's buffers of an engine on several GPUs lie outside of PyTorch as a neighbour's memory does.
+        says = (
+            f"no budget is left beside {held} outside of PyTorch: NCCL's buffers, or another process's memory"
+        )
+        return Diagnosis(codes.NO_KV_MEMORY, says, f"see that nothing else uses its GPUs; else {_SMALLER}")
     if others:
-        held = gib(max(each or 0.0 for each in others))
         says = f"another process holds about {held} of its GPU, so no budget is left"
         return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
     says = "weights, activations and graphs take all of its budget"

@@ -129,6 +129,7 @@ def v0_log(
     took: float = 0.6,
     non_torch: float = 0.1,
     eager: bool = False,
+    **fields: object,
 ) -> str:
     """A whole start of the V0 engine (0.9.2). With graphs its log holds the words enforce_eager=True."""
     budget = round(total * utilization, 2)
@@ -139,6 +140,7 @@ def v0_log(
                 eager=eager,
                 compilation='compilation_config={"level":0,"use_cudagraph":true}',
                 engine="V0 ",
+                **fields,
             ),
             "llm_engine.py",
         ),

@@ -274,6 +274,22 @@ def test_a_neighbour_counts_as_memory_outside_of_pytorch(non_torch: float, found
     assert ("VLM015" in v0(non_torch=non_torch).codes) is found
 
 
+@pytest.mark.parametrize(
+    ("fields", "non_torch", "verdict"),
+    [
+        ({"tensor_parallel_size": 2}, 2.4, Verdict.NOT_PROVEN),
+        ({"pipeline_parallel_size": 2}, 2.4, Verdict.NOT_PROVEN),
+        ({"tensor_parallel_size": 2}, 0.1, Verdict.NOT_PROVEN),
+        ({"tensor_parallel_size": 1}, 2.4, Verdict.FAIL),
+        ({"tensor_parallel_size": 1}, 0.1, Verdict.PASS),
+    ],
+)
+def test_buffers_of_an_engine_on_several_gpus_are_no_neighbour(
+    fields: dict[str, int], non_torch: float, verdict: Verdict
+) -> None:
+    assert v0(non_torch=non_torch, **fields).of("alone-at-start").verdict is verdict
+
+
 def breakdown(free: float) -> str:
     line = (
         f"Free memory on device ({free}/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, "

@@ -115,11 +115,20 @@ def test_capture_that_ran_out_of_memory_after_it_began() -> None:
     assert "--gpu-memory-utilization" in found.one("VLM024").remedy
 
 
-def test_a_neighbour_of_the_old_engine_looks_like_a_lack_of_memory() -> None:
-    text = make.v0_log(non_torch=16.0).partition("INFO 09-01 10:00:00 [executor_base.py:101] # cuda")[0]
+@pytest.mark.parametrize(
+    ("size", "code", "words"),
+    [
+        (1, "VLM020", "another process holds about 16.00 GiB"),
+        (2, "VLM022", "16.00 GiB outside of PyTorch: NCCL's buffers, or another process's memory"),
+    ],
+)
+def test_a_neighbour_of_the_old_engine_looks_like_a_lack_of_memory(size: int, code: str, words: str) -> None:
+    """NCCL's buffers of an engine on several GPUs look like that neighbour."""
+    text = make.v0_log(non_torch=16.0, tensor_parallel_size=size)
+    text = text.partition("INFO 09-01 10:00:00 [executor_base.py:101] # cuda")[0]
     text += "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`\n"
     found = judged(make.pod(ready=False, restarts=2, state=LOOPING), written={(CHAT, "vllm"): text})
-    assert "another process holds about 16.00 GiB" in found.one("VLM020").message
+    assert words in found.one(code).message
 
 
 @pytest.mark.parametrize(("code", "finding"), [(137, "VLM030"), (143, "VLM030"), (1, "VLM029")])
