@@ -112,6 +112,7 @@ class GpuPodSpec(_Part, frozen=True):
     init_containers: tuple[GpuContainer, ...] = ()
     volumes: tuple[PodVolume, ...] = ()
     resource_claims: tuple[Any, ...] = ()
+    scheduling_gates: tuple[Any, ...] = ()
     active_deadline_seconds: int | None = None
     host_pid: bool = msgspec.field(name="hostPID", default=False)
 

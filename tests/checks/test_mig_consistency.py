@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from gpuctl.audit.judge import Verdict, judge
 from gpuctl.checks.mig_consistency import CHECK
 from gpuctl.facts.gather import gather
 from gpuctl.facts.nodes import Output
-from gpuctl.facts.state import Reason, Unknown
+from gpuctl.facts.state import Inapplicable, Reason, Unknown
 from tests.builders.gpus import (
     COMMANDS,
     CONFIG,
@@ -32,6 +34,7 @@ from tests.builders.gpus import (
 from tests.cluster.bed.simulated import GpuNode, gpu_node
 from tests.cluster.standins import faults
 from tests.cluster.standins.state import A30, A100, H100, V100, Gpu
+from tests.memory import A_MOMENT
 
 BALANCED = ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")
 PREFIX = "nvidia.com/"
@@ -39,10 +42,6 @@ PREFIX = "nvidia.com/"
 
 def written(minutes: float, *labels: str, manager: str = "nvidia-mig-manager") -> list[dict[str, Any]]:
     """managedFields of somebody who wrote these labels so many minutes ago."""
-    from datetime import timedelta
-
-    from tests.memory import A_MOMENT
-
     time = (A_MOMENT - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     fields: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{PREFIX}{name}": {} for name in labels}}}
     return [
@@ -684,3 +683,85 @@ def test_a_pod_with_what_its_node_does_not_offer_is_looked_at_twice() -> None:
     assert set(found(young.with_(later=young))) == {"MIG022"}
     offers = cluster(offering(sliced(), mig_3g__40gb=1), extra=bad.extra)
     assert "MIG022" not in found(bad.with_(later=offers))
+
+
+WRONG = "nvidia.com/mig-2g.20gb"
+
+
+def slices_of(driver: str, node: str = "gpu-1") -> dict[str, Any]:
+    """What a DRA driver publishes of a node."""
+    devices = [{"name": "gpu-0-mig-2g20gb-14-0", "attributes": {}}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-{driver}"},
+        "spec": {"nodeName": node, "driver": driver, "devices": devices},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"extra": (slices_of("gpu.nvidia.com"),)}, Verdict.UNKNOWN),
+        ({"missing": {"resourceslices.resource.k8s.io": Unknown(Reason.FORBIDDEN)}}, Verdict.UNKNOWN),
+        ({"extra": (slices_of("net.example.com"),)}, Verdict.FAIL),
+        ({"missing": {"resourceslices.resource.k8s.io": Inapplicable("not served")}}, Verdict.FAIL),
+    ],
+    ids=["published", "not read", "of another driver", "not served"],
+)
+def test_where_devices_are_claimed_a_resource_may_be_served_that_no_node_offers(
+    changes: dict[str, Any], verdict: Verdict
+) -> None:
+    waits = pod("waits", "", asks={WRONG: 1})
+    of = cluster(sliced(), **{**changes, "extra": (waits, *changes.get("extra", ()))})
+    assert judgements(of)["offered"].verdict is verdict
+
+
+def waiting(made: float = 60, gates: Sequence[str] = (), asks: str = WRONG) -> dict[str, Any]:
+    """A pod without a node, of so many minutes ago."""
+    item = pod("waits", "", asks={asks: 1})
+    item["metadata"]["creationTimestamp"] = (A_MOMENT - timedelta(minutes=made)).isoformat()
+    item["spec"]["schedulingGates"] = [{"name": each} for each in gates]
+    return item
+
+
+def from_pool(node: GpuNode) -> GpuNode:
+    """A node of a pool that can be made larger."""
+    return replace(node, extra={**node.extra, "karpenter.sh/nodepool": "gpus"})
+
+
+def without_any(node: GpuNode) -> GpuNode:
+    """A node that knows the resource, and has none just now."""
+    return offering(node, mig_2g__20gb=0)
+
+
+@pytest.mark.parametrize(
+    ("node", "item", "codes"),
+    [
+        (sliced(), waiting(), {"MIG032"}),
+        (sliced(), waiting(gates=["kueue.x-k8s.io/admission"]), set[str]()),
+        (sliced(), waiting(made=5), {"MIG032"}),
+        (from_pool(sliced()), waiting(made=5), set[str]()),
+        (from_pool(sliced()), waiting(made=7), {"MIG032"}),
+        (without_any(sliced()), waiting(made=5), set[str]()),
+        (without_any(sliced()), waiting(made=7), {"MIG032"}),
+    ],
+    ids=["waits", "gated", "young", "young, of a pool", "old, of a pool", "young, known", "old, known"],
+)
+def test_a_pod_waits_in_vain_once_nothing_can_be_on_its_way(
+    node: GpuNode, item: dict[str, Any], codes: set[str]
+) -> None:
+    assert set(found(cluster(node, extra=(item,)))) == codes
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (sliced(), "which no node offers: they wait for ever"),
+        (from_pool(sliced()), "which no node offers now: they wait until one does"),
+        (without_any(sliced()), "which no node offers now: they wait until one does"),
+    ],
+)
+def test_who_waits_for_what_may_come_does_not_wait_for_ever(node: GpuNode, words: str) -> None:
+    (message,) = found(cluster(node, extra=(waiting(),)))["MIG032"]
+    assert words in message
