@@ -28,7 +28,14 @@ def present_manager(node: Node) -> Iterator[Finding]:
     managers = node.operands.get(MANAGER, ())
     if any(pod.running for pod in managers):
         return
-    yield _absent(node, managers, value(node.around.policy))
+    policy = value(node.around.policy)
+    if node.config or not _switched_off(policy):
+        yield _absent(node, managers, policy)
+
+
+def _switched_off(policy: ClusterPolicySpec | None) -> bool:
+    """Whether the operator was told to run no MIG manager: then slices without a wish are the host's own."""
+    return bool(policy and policy.mig_manager and policy.mig_manager.enabled is False)
 
 
 def _wants_mig(node: Node) -> bool:
@@ -40,11 +47,13 @@ def _wants_mig(node: Node) -> bool:
 
 def _absent(node: Node, managers: tuple[GpuPod, ...], policy: ClusterPolicySpec | None) -> Finding:
     deploy = f"{DEPLOY}{MANAGER}"
-    enabled = policy.mig_manager.enabled if policy and policy.mig_manager else None
+    off = _switched_off(policy)
     state = managers[0].status.phase if managers else "no pod"
-    switched = "it is switched off in the ClusterPolicy" if enabled is False else f"{deploy} is "
-    if enabled is not False:
-        switched += node.labels.get(deploy, "absent")
+    switched = (
+        "it is switched off in the ClusterPolicy"
+        if off
+        else f"{deploy} is {node.labels.get(deploy, 'absent')}"
+    )
     return Finding(
         code=codes.NO_MANAGER,
         object=node.ref,
@@ -65,7 +74,7 @@ def _absent(node: Node, managers: tuple[GpuPod, ...], policy: ClusterPolicySpec 
         ),
         remedy=(
             "switch migManager on in the ClusterPolicy, or take the label nvidia.com/mig.config away"
-            if enabled is False
+            if off
             else f"`kubectl label node NODE --overwrite {deploy}=true`; if no pod appears, restart "
             "the GPU "
             "operator, whose view of the node may be old; risk: MIG manager then makes the "

@@ -142,6 +142,16 @@ def config_map(text: str = CONFIG, name: str = "default-mig-parted-config") -> d
     }
 
 
+def policy(**spec: Any) -> dict[str, Any]:
+    """The ClusterPolicy of NVIDIA's operator."""
+    return {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "cluster-policy"},
+        "spec": spec,
+    }
+
+
 @dataclass(frozen=True)
 class GpuCluster:
     """A cluster of such nodes. `extra` objects are added, `told` overrides answers by node and command."""
@@ -185,9 +195,11 @@ class GpuCluster:
     @property
     def reader(self) -> MemoryReader:
         """A reader of the cluster."""
+        unserved = {"clusterpolicies.nvidia.com": Inapplicable("not served")}
+        with_policy = any(each["kind"] == "ClusterPolicy" for each in self.items)
         return MemoryReader(
             self.items,
-            missing={"clusterpolicies.nvidia.com": Inapplicable("not served"), **self.missing},
+            missing={**({} if with_policy else unserved), **self.missing},
             told=self.answers if self.probed else None,
             later_told=self.later.answers if self.later else None,
             later_items=self.later.items if self.later else None,

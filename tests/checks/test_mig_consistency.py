@@ -29,6 +29,7 @@ from tests.builders.gpus import (
     messages,
     operand_pod,
     pod,
+    policy,
     sliced,
 )
 from tests.cluster.bed.simulated import GpuNode, gpu_node
@@ -765,3 +766,30 @@ def test_a_pod_waits_in_vain_once_nothing_can_be_on_its_way(
 def test_who_waits_for_what_may_come_does_not_wait_for_ever(node: GpuNode, words: str) -> None:
     (message,) = found(cluster(node, extra=(waiting(),)))["MIG032"]
     assert words in message
+
+
+OFF, ON = policy(migManager={"enabled": False}), policy(migManager={"enabled": True})
+UNASKED = labelled(sliced(), mig__config=None, mig__config__state=None)
+
+
+@pytest.mark.parametrize(
+    ("node", "extra", "codes"),
+    [
+        (UNASKED, (OFF,), set[str]()),
+        (UNASKED, (ON,), {"MIG019"}),
+        (UNASKED, (policy(),), {"MIG019"}),
+        (UNASKED, (), {"MIG019"}),
+        (sliced(), (OFF,), {"MIG019"}),
+    ],
+    ids=["off, no wish", "on", "by default", "policy not served", "off, and a wish"],
+)
+def test_slices_of_the_hosts_own_need_no_manager(
+    node: GpuNode, extra: tuple[dict[str, Any], ...], codes: set[str]
+) -> None:
+    assert set(found(cluster(node, without=frozenset({"mig-manager"}), extra=extra))) == codes
+
+
+def test_whether_a_manager_is_missed_rests_on_the_policy() -> None:
+    unread = {"clusterpolicies.nvidia.com": Unknown(Reason.FORBIDDEN)}
+    of = cluster(UNASKED, without=frozenset({"mig-manager"}), missing=unread)
+    assert judgements(of)["present-manager"].verdict is Verdict.UNKNOWN
