@@ -14,7 +14,7 @@ from gpuctl.kueue.pods import Owned
 from gpuctl.kueue.quantities import Amount, is_accelerator
 from gpuctl.kueue.requests import held, total_cells
 from gpuctl.kueue.scene import Line
-from gpuctl.kueue.standing import Standing, admitted_at, age, condition, reserved_at, standing
+from gpuctl.kueue.standing import Standing, admitted_at, age, backs_off, condition, reserved_at, standing
 
 
 class Leak(StrEnum):
@@ -71,10 +71,9 @@ def leak_of(workload: Workload, owned: Owned, now: datetime, patience: Patience)
 
 def _evicted(workload: Workload, owned: Owned, now: datetime, patience: Patience) -> Leaked | None:
     """While its pods end, an evicted Workload keeps its quota by right."""
-    found, requeue = condition(workload, "Evicted"), workload.status.requeue_state
+    found = condition(workload, "Evicted")
     since = found.last_transition_time if found else None
-    backing_off = requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > now
-    if age(since, now) <= patience.settled or backing_off or owned.of(workload):
+    if age(since, now) <= patience.settled or backs_off(workload, now) or owned.of(workload):
         return None
     return Leaked(Leak.EVICTED, workload, since, next(iter(workload.metadata.owner_references), None))
 

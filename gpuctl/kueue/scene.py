@@ -31,7 +31,17 @@ from gpuctl.kueue.objects import (
 from gpuctl.kueue.quota import Cell, Tree
 from gpuctl.kueue.requests import Ask, asked
 from gpuctl.kueue.settings import Settings
-from gpuctl.kueue.standing import Standing, age, is_true, reserved_at, standing, verdict, waiting_since
+from gpuctl.kueue.standing import (
+    Standing,
+    age,
+    backs_off,
+    is_true,
+    kept_back,
+    reserved_at,
+    standing,
+    verdict,
+    waiting_since,
+)
 
 T = TypeVar("T")
 HOURS = 6  # of the past that a line is shown for
@@ -216,10 +226,14 @@ class Line:
         """Whether nobody may overtake the first in line."""
         return self.queue.spec.queueing_strategy == "StrictFIFO"
 
-    @property
+    def in_line(self, workload: Workload) -> bool:
+        """Whether Kueue has one that waits among those it tries, in which a first can hold up the others."""
+        return not kept_back(workload) and not backs_off(workload, self.scene.now)
+
+    @cached_property
     def head(self) -> Workload | None:
-        """The first in line; None if nobody waits."""
-        return self.waiting[0] if self.waiting else None
+        """The first that Kueue tries; None if there is none."""
+        return next(filter(self.in_line, self.waiting), None)
 
     @cached_property
     def past(self) -> Backlog:

@@ -73,6 +73,20 @@ def verdict(workload: Workload) -> str:
     return found.message if found and found.status == "False" else ""
 
 
+def kept_back(workload: Workload) -> str:
+    """Why Kueue has not put it back into the line, in its words; empty if it has."""
+    found = condition(workload, "Requeued")
+    if found is None or found.status != "False":
+        return ""
+    return found.message or found.reason or "Requeued is False"
+
+
+def backs_off(workload: Workload, now: datetime) -> bool:
+    """Whether it is not tried again before a time that is set."""
+    state = workload.status.requeue_state
+    return state is not None and state.requeue_at is not None and state.requeue_at > now
+
+
 def created(workload: Workload) -> datetime | None:
     """When it was made; None if that is not written."""
     return workload.metadata.creation_timestamp

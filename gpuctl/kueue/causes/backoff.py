@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from gpuctl.kueue.causes.cause import Cause, Trouble
 from gpuctl.kueue.scene import Waiter
+from gpuctl.kueue.standing import backs_off
 
 
 def cause(waiter: Waiter) -> Cause | None:
-    state = waiter.workload.status.requeue_state
-    if state is None or state.requeue_at is None or state.requeue_at <= waiter.line.scene.now:
-        return None
-    return Cause(Trouble.BACKOFF)
+    return Cause(Trouble.BACKOFF) if backs_off(waiter.workload, waiter.line.scene.now) else None

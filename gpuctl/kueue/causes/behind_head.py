@@ -7,7 +7,7 @@ from gpuctl.kueue.scene import Waiter
 
 
 def cause(waiter: Waiter) -> Cause | None:
-    head = waiter.line.head
-    if not waiter.line.strict or head is None or head is waiter.workload:
+    line, head = waiter.line, waiter.line.head
+    if not line.strict or head is None or head is waiter.workload or not line.in_line(waiter.workload):
         return None
     return Cause(Trouble.BEHIND_HEAD, other=head.ref)

@@ -32,6 +32,7 @@ from gpuctl.kueue.causes.cause import Cause, Trouble
 from gpuctl.kueue.hurt import Hurt, measured
 from gpuctl.kueue.objects import Workload
 from gpuctl.kueue.scene import Line, Waiter, shape_of
+from gpuctl.kueue.standing import backs_off, kept_back
 
 IN_ORDER: tuple[Callable[[Waiter], Cause | None], ...] = (
     inactive.cause,
@@ -137,12 +138,12 @@ class Diagnosed:
 
 def _likeness(workload: Workload, line: Line) -> Hashable:
     """What the cause of a Workload depends on."""
-    requeue = workload.status.requeue_state
     return (
         workload.metadata.namespace,
         workload.spec.priority,
         workload is line.head,
-        requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > line.scene.now,
+        backs_off(workload, line.scene.now),
+        kept_back(workload),
         Waiter(workload, line).message,
         shape_of(workload),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpuctl.kueue.causes.cause import Cause, Trouble
 from gpuctl.kueue.scene import Waiter
+from gpuctl.kueue.standing import kept_back
 
 
 def cause(waiter: Waiter) -> Cause:
-    if not waiter.message:
-        return Cause(Trouble.NOT_LOOKED_AT)
-    return Cause(Trouble.UNCLASSIFIED, says=waiter.message)
+    says = waiter.message or kept_back(waiter.workload)
+    return Cause(Trouble.UNCLASSIFIED, says=says) if says else Cause(Trouble.NOT_LOOKED_AT)

@@ -657,6 +657,56 @@ def test_who_waits_behind_a_stopped_local_queue_is_no_first_in_line() -> None:
     assert "team-a/late (2h)" in found.one("CQG036").message
 
 
+def requeued(name: str, minutes: int | None = None, put_back: str = "") -> Change:
+    """Evicted once, to be tried again at a time, and put back into the line or not."""
+
+    def change(world: World) -> None:
+        status = world.one("Workload", name)["status"]
+        if minutes is not None:
+            at = stamp(A_MOMENT + timedelta(minutes=minutes))
+            status["requeueState"] = {"count": 1, "requeueAt": at}
+        if put_back:
+            status["conditions"].append(condition("Requeued", put_back, "Inadmissible", "its claim is gone"))
+
+    return change
+
+
+IN_LINE = {  # what became of the first, and whether it still holds up those behind it
+    "it waits out a backoff": (requeued("big", minutes=2), False),
+    "its backoff is over": (requeued("big", minutes=-2), True),
+    "it was not put back": (requeued("big", put_back="False"), False),
+    "it was put back": (requeued("big", put_back="True"), True),
+    "its backoff is over, and it was not put back": (requeued("big", -2, "False"), False),
+}
+
+
+@pytest.mark.parametrize("name", IN_LINE)
+def test_only_who_is_in_the_line_holds_it_up(name: str) -> None:
+    became, holds_up = IN_LINE[name]
+    world = idle()
+    both(strict, became)(world)
+    found = judged(world)
+    assert ("CQG034" in found.codes) is holds_up
+    assert ("CQG036" in found.codes) is not holds_up
+
+
+@pytest.mark.parametrize(("minutes", "first"), [(2, "second"), (-2, "big")])
+def test_behind_one_that_backs_off_the_next_is_first(minutes: int, first: str) -> None:
+    world = idle()
+    both(strict, requeued("big", minutes=minutes))(world)
+    world.workload("second", 4, waits=timedelta(hours=2, minutes=30))
+    assert f"Workload team-a/{first} is first in line" in judged(world).one("CQG034").message
+
+
+@pytest.mark.parametrize(("put_back", "code"), [("False", "CQG037"), ("True", "CQG034")])
+def test_who_was_not_put_back_is_not_behind_anybody(put_back: str, code: str) -> None:
+    world = idle()
+    both(strict, requeued("small", put_back=put_back))(world)
+    found = judged(world)
+    assert {"CQG034", "CQG037"} & found.failing == {code}
+    assert ("its claim is gone" in found.one(code).message) is (put_back == "False")
+
+
 def test_cordoned_nodes_are_worth_knowing() -> None:
     world = healthy()
     world.one("Node", "gpu-1")["spec"]["unschedulable"] = True
