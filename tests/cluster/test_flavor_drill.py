@@ -176,6 +176,7 @@ def test_a_queue_is_held_for_a_while_and_let_go(bed: Bed, driller: Person, busy_
     plan = driller.plan("flavor-hold", busy_queue.name("busy"), "--seconds", "5")
     assert plan["blockers"] == []
     assert any("kubectl get resourceflavors" in each for each in plan["effects"])
+    assert any("stays held until `gpuctl undo`" in each for each in plan["effects"])
     answer = driller.apply()
     assert answer.returncode == 0, answer.stderr
     assert stop_policy(busy_queue) == before

@@ -113,6 +113,7 @@ def what_a_hold_does(
     flavors = [each.name for group in queue.spec.resource_groups for each in group.flavors]
     return (
         f"for {seconds:g} s ClusterQueue {name} admits nothing; nothing is evicted",
+        "if gpuctl is killed meanwhile, the queue stays held until `gpuctl undo` of its run (`gpuctl runs`)",
         f"now {status.admitted_workloads} are admitted and {status.pending_workloads} wait",
         f"LocalQueues concerned: {', '.join(tenants) or 'none'}",
         *_true_deletion(name, tuple(dict.fromkeys(flavors))),
