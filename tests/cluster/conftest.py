@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -128,6 +129,13 @@ def driller(bed: Bed, tmp_path: Path) -> Iterator[Person]:
     """Who drills by a plan file, and keeps journals where they are kept by default."""
     with somebody(bed, tmp_path) as found:
         yield found
+
+
+def pytest_configure() -> None:
+    """Programs that tests interrupt must be able to hear it: what a shell runs in the background ignores
+    Ctrl-C, and so would all that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def require_prerequisites() -> None:
