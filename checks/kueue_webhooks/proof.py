@@ -5,9 +5,11 @@ What one answer says is judged here for all kinds that are tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shlex
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gpuctl.audit.assertion import Strength, every
 from gpuctl.audit.finding import Code, Evidence, Finding
@@ -24,14 +26,14 @@ from gpuctl.checks.kueue_webhooks.words import (
     writer,
 )
 from gpuctl.facts.fact import Maybe, given
-from gpuctl.facts.kinds import Answer, Kind, Ref
+from gpuctl.facts.kinds import Answer, Attempt, Kind, Ref
 from gpuctl.facts.objects import CustomResourceDefinition
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, Unknown
 from gpuctl.kueue.answers import CERTIFICATE, Meaning, Reading, read
 from gpuctl.kueue.facts import NAMESPACES, kueue_installations, kueue_managers
 from gpuctl.kueue.manager import diagnoses
 from gpuctl.kueue.objects import GROUP, RESOURCE_FLAVOR
-from gpuctl.kueue.proofs import DRY_RUN, rotating
+from gpuctl.kueue.proofs import DRY_RUN, a_resource_flavor_to_try, rotating
 from gpuctl.kueue.registrations import Installation
 
 FLAVORS: Final = Ref(CustomResourceDefinition.of, f"resourceflavors.{GROUP}")
@@ -92,24 +94,25 @@ def around_the_answers(
 @every(
     DRY_RUN,
     "every caBundle verifies the certificate its Service serves",
-    given(around_the_answers),
+    given(around_the_answers, a_resource_flavor_to_try),
     Strength.PROOF,
 )
-def verified_certificate(answer: Answer, around: Around) -> Iterator[Finding]:
-    yield from judged(answer, RESOURCE_FLAVOR, around)
+def verified_certificate(answer: Answer, around: Around, tried: Collection[Attempt]) -> Iterator[Finding]:
+    yield from judged(answer, tried, around)
 
 
-def judged(answer: Answer, kind: Kind, around: Around) -> Iterator[Finding]:
-    """What the answer to creating an object of this kind refutes; then NotKnown where it says nothing."""
+def judged(answer: Answer, tried: Collection[Attempt], around: Around) -> Iterator[Finding]:
+    """What the answer to the one creation that was tried refutes; then NotKnown where it says nothing."""
+    (attempt,) = tried
     reading = read(answer, around.own)
     if reading.meaning in NOTHING_LEARNED and not _lasts(reading, answer):
-        raise NotKnown(_nothing_learned(reading, kind))
+        raise NotKnown(_nothing_learned(reading, attempt.kind))
     called = around.called(reading.webhook)
     if called and reading.meaning in CERTIFICATE and _rotates(called, reading, answer, around.policy):
         yield rotation(called)
         raise NotKnown(too_early(called))
     if reading.meaning in CODES:
-        yield _finding(reading, answer, kind, called, around)
+        yield _finding(reading, answer, attempt, called, around)
 
 
 def _lasts(reading: Reading, answer: Answer) -> bool:
@@ -154,8 +157,9 @@ def _nothing_learned(reading: Reading, kind: Kind) -> Unknown:
 
 
 def _finding(
-    reading: Reading, answer: Answer, kind: Kind, called: Installation | None, around: Around
+    reading: Reading, answer: Answer, attempt: Attempt, called: Installation | None, around: Around
 ) -> Finding:
+    kind = attempt.kind
     subject = called.service if called else Ref(CustomResourceDefinition.of, kind.resource)
     effect = f": {_effect(called, reading, around.namespaces)}" if called else ""
     lasted = f" for {answer.lasted:.0f} s" if reading.meaning is Meaning.TRANSIENT else ""
@@ -164,12 +168,18 @@ def _finding(
         object=subject,
         message=f"Creating a {kind.kind} shows that {reading.meaning}{lasted}{effect}",
         evidence=(Evidence(subject, "", reading.says),),
-        look=f"kubectl create --dry-run=server -f a-{kind.kind.lower()}.yaml",
+        look=creation(attempt.body),
         remedy=remedy(reading.meaning, subject, around.managers),
         runbook=cure(remedy(reading.meaning, subject, around.managers)),
         mark="" if kind == RESOURCE_FLAVOR else kind.plural,
         cause=_cause(reading, called, around.managers),
     )
+
+
+def creation(body: Mapping[str, Any]) -> str:
+    """The command by which a person tries the same creation. Nothing of it is stored."""
+    sent = json.dumps(body, separators=(",", ":"))
+    return f"printf '%s' {shlex.quote(sent)} | kubectl create --dry-run=server -f -"
 
 
 def _effect(called: Installation, reading: Reading, namespaces: Namespaces) -> str:

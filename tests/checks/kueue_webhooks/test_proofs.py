@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -11,12 +13,19 @@ import pytest
 
 from gpuctl.audit.judge import Verdict
 from gpuctl.checks.kueue_webhooks import CHECK
+from gpuctl.facts.fact import Fact
 from gpuctl.facts.gather import Facts, gather
 from gpuctl.facts.kinds import Answer, Attempt
 from gpuctl.facts.state import Known, Reason, State, Unknown
 from gpuctl.facts.tls import Handshake
 from gpuctl.kueue.objects import RESOURCE_FLAVOR, Job, Workload
-from gpuctl.kueue.proofs import DRY_RUN, a_resource_flavor_to_try, a_suspended_job_to_try, webhook_secrets
+from gpuctl.kueue.proofs import (
+    DRY_RUN,
+    a_resource_flavor_to_try,
+    a_suspended_job_to_try,
+    a_workload_to_try,
+    webhook_secrets,
+)
 from tests.builders.certificates import bundle, leaf, rotators_ca
 from tests.builders.kueue import Cluster, healthy
 from tests.checks.judging import Verdicts
@@ -195,6 +204,35 @@ def test_each_kind_is_a_proof_of_its_own(attempt: Attempt, assertion: str, hook:
     assert verdicts.codes == ["KWH090"]
     assert verdicts.by_assertion[assertion] is Verdict.FAIL
     assert f"Creating a {attempt.kind.kind}" in verdicts.one("KWH090").message
+
+
+def tried_by(command: str) -> dict[str, Any]:
+    """The object that a command pipes into kubectl, which tries to create it and stores nothing."""
+    printing, _, trying = command.partition("|")
+    assert shlex.split(trying) == ["kubectl", "create", "--dry-run=server", "-f", "-"]
+    *words, text = shlex.split(printing)
+    assert words == ["printf", "%s"]
+    sent: dict[str, Any] = json.loads(text)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("attempt", "hook", "fact"),
+    [(FLAVOR, "mresourceflavor.kb.io", a_resource_flavor_to_try),
+     (Attempt(Workload.of, "team-a", {}), "mworkload.kb.io", a_workload_to_try),
+     (Attempt(Job.of, "team-a", {}), "mjob.kb.io", a_suspended_job_to_try)],
+)  # fmt: skip
+def test_a_person_can_try_the_same_creation(attempt: Attempt, hook: str, fact: Fact[Any]) -> None:
+    finding = judged(healthy(), answers={attempt: failure(UNKNOWN_CA, hook)}).one("KWH090")
+    (sent,) = facts(healthy())[fact]
+    assert tried_by(finding.look) == sent.body
+    assert sent.body["kind"] == attempt.kind.kind
+
+
+def test_the_explanation_has_a_command_that_can_be_run_too() -> None:
+    section = CHECK.readme().partition("## KWH090")[2].partition("\n## ")[0]
+    command = section.partition("```sh\n")[2].partition("```")[0]
+    assert tried_by(command)["kind"] == "ResourceFlavor"
 
 
 # Handshakes
