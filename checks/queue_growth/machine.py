@@ -64,8 +64,8 @@ def _nodes(footing: Footing) -> Iterator[Finding]:
         object=footing.flavor.ref,
         message=(
             f"No node has the labels of ResourceFlavor {footing.name} ({labels}), of which "
-            f"{_queues(footing)} "
-            "give quota: what is admitted there can't run"
+            f"{_queues(footing)} {verb(len(footing.queues), 'gives', 'give')} quota: what is admitted there "
+            "can't run"
         ),
         evidence=(
             Evidence(footing.flavor.ref, ".spec.nodeLabels", labels),

@@ -545,7 +545,19 @@ CASES = {
         lambda world: world.cohort("all"),
         cohort_of_two(used="0"),
     ),
-    "no nodes": Case("CQG071", drop("Node"), "No node has the labels", lambda _: None, idle),
+    "no nodes": Case(
+        "CQG071", drop("Node"), "(gpu=h100), of which ClusterQueue vision gives quota:", lambda _: None, idle
+    ),
+    "no nodes for two queues": Case(
+        "CQG071",
+        both(drop("Node"), lambda world: world.queue("speech")),
+        "of which ClusterQueue vision, ClusterQueue speech give quota:",
+        lambda world: [
+            world.queue("speech"),
+            world.one("Node", "gpu-1")["status"]["allocatable"].update({GPU: "16"}),
+        ],
+        idle,
+    ),
     "no room for pods": Case(
         "CQG072",
         unplaced("16"),
