@@ -215,8 +215,6 @@ def nodes(bed: Bed) -> Iterator[SimulatedNodes]:
     """Simulated nodes for this module, with the DaemonSets and the configurations of the GPU operator."""
     simulated = SimulatedNodes(bed)
     yield simulated
-    sets = [f"daemonset/{name}" for name in OPERANDS.values()]
-    bed.kubectl("delete", "-n", NAMESPACE, *sets, "--ignore-not-found", "--cascade=orphan")
     simulated.remove()
 
 
@@ -348,14 +346,14 @@ def test_a_hung_nvidia_smi_costs_its_own_node_only(bed: Bed, nodes: SimulatedNod
     quick = gpu_node("quick", profiles=[None])
     nodes.add(slow, quick)
     started = time.monotonic()
-    done = gpuctl(bed.kubeconfig, "mig", "show", "-o", "json", "--probe-timeout", "12s", "-l",
+    done = gpuctl(bed.kubeconfig, "mig", "show", "-o", "json", "--probe-timeout", "25s", "-l",
                   "kubernetes.io/hostname in (slow,quick)")  # fmt: skip
     took = time.monotonic() - started
     shown = {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
     assert shown["quick"]["gpus"]
     assert not shown["slow"]["gpus"]
     assert shown["slow"]["unknown"]
-    assert took < 30
+    assert took < 55, "less than nvidia-smi hangs"
 
 
 @pytest.mark.slow
@@ -582,7 +580,7 @@ def test_what_a_killed_run_left_is_swept_by_the_next(bed: Bed, worker: str) -> N
     gpu_node(worker, profiles=[SEVEN]).failing(faults.hang(60)).state.write(
         bed.host / nvidia_smi.STATE.lstrip("/")
     )
-    running = start(bed, worker, "2s")
+    running = start(bed, worker, "20s")
     bed.wait(lambda: bool(debug_pods(bed)), 60, "a debug pod")
     running.kill()
     running.wait()
@@ -594,9 +592,9 @@ def test_what_a_killed_run_left_is_swept_by_the_next(bed: Bed, worker: str) -> N
 
 
 def bring_forward_the_end_of(bed: Bed, pod: str) -> None:
-    """Until the kubelet has ended it: it was to live for 2 s and half a minute."""
+    """Until the kubelet has ended it: it was to live for 20 s and half a minute."""
     one = ("-n", PROBES, "pod", pod)
-    assert bed.kubectl("get", *one, "-o", "jsonpath={.spec.activeDeadlineSeconds}") == "32"
+    assert bed.kubectl("get", *one, "-o", "jsonpath={.spec.activeDeadlineSeconds}") == "50"
     bed.kubectl("patch", *one, "--type=merge", "-p", json.dumps({"spec": {"activeDeadlineSeconds": 3}}))
     bed.kubectl("wait", *one[:2], f"pod/{pod}", "--for=jsonpath={.status.phase}=Failed", "--timeout=60s")
 
