@@ -37,12 +37,15 @@ def somebodys_queue(bed: Bed, namespace: str) -> Iterator[Queues]:
     made = Queues(bed, namespace)
     flavor = made.flavor("gpus")
     flavor["spec"]["nodeLabels"] = {"kubernetes.io/hostname": bed.node}
-    made.apply(flavor, *made.line("busy", 4, flavor="gpus", resource=GPU))
-    made.apply(*(made.workload(f"train-{number}", "busy", 3, GPU) for number in range(2)))
-    made.admitted("train-0")
-    bed.wait(lambda: _settled(made), 30, "the queue's own counts")
-    yield made
-    made.remove()
+    try:
+        made.apply(flavor, *made.line("busy", 4, flavor="gpus", resource=GPU))
+        made.apply(*(made.workload(f"train-{number}", "busy", 3, GPU) for number in range(2)))
+        made.admitted("train-0")
+        bed.wait(lambda: _settled(made), 60, "the queue's own counts")
+        yield made
+    finally:
+        made.remove()
+        bed.gpu_capacity(bed.node, {GPU: 0})
 
 
 def _settled(queues: Queues) -> bool:

@@ -110,8 +110,8 @@ def serve_beyond_the_budget(bed: Bed) -> None:
     bed.kubectl("-n", "chat", "rollout", "status", "deployment/chat", "--timeout=60s")
 
 
-def build_healthy(bed: Bed) -> SimulatedNodes:
-    nodes = SimulatedNodes(bed)
+def build_healthy(nodes: SimulatedNodes) -> None:
+    bed = nodes.bed
     nodes.add(
         gpu_node("gpu-01", strategy="mixed", profiles=[["1g.10gb"] * 7, ["1g.10gb"] * 7]),
         gpu_node("gpu-02", strategy="none", profiles=[None] * 8),
@@ -124,7 +124,6 @@ def build_healthy(bed: Bed) -> SimulatedNodes:
     submit(bed, (job(number, "team-b", "gpus", "nvidia.com/gpu", 2) for number in range(2)))
     bed.wait(lambda: _running(bed) >= 4, 90, "the admitted pods")
     bed.wait(lambda: operand_pods(bed) >= len(nodes.names) * (len(OPERANDS) - 1), 120, "pods of the operands")
-    return nodes
 
 
 def _running(bed: Bed) -> int:
@@ -159,7 +158,8 @@ def main() -> None:
         tempfile.TemporaryDirectory() as logs,
         lifecycle.temporary(logs=Path(logs) / "cluster") as bed,
     ):
-        nodes = build_healthy(bed)
+        nodes = SimulatedNodes(bed)
+        build_healthy(nodes)
         capture(bed, "healthy")
         degrade(bed, nodes)
         time.sleep(SETTLED)

@@ -16,7 +16,7 @@ MIG = "nvidia.com/mig-1g.10gb"
 
 
 def test_it_is_healthy(bed: Bed) -> None:
-    assert bed.healthy()
+    bed.wait(bed.healthy, 60, "a healthy bed")
     assert bed.node in bed.kubectl("get", "nodes")
 
 
@@ -49,6 +49,7 @@ def queue(bed: Bed, namespace: str) -> Iterator[str]:
         bed.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "kueue.x-k8s.io/v1beta2", **made}))
     yield "gpus"
     bed.kubectl("delete", "clusterqueue,resourceflavor", namespace, "--wait=false")
+    bed.gpu_capacity(bed.node, {MIG: 0})
 
 
 def test_a_job_is_admitted_by_kueue_and_runs_in_a_container(bed: Bed, namespace: str, queue: str) -> None:
@@ -182,7 +183,9 @@ def test_kueue_heals_a_bundle_unless_its_rotator_is_frozen(bed: Bed, kueue: Kueu
 
 
 @pytest.mark.parametrize("value", [b"", None], ids=["wrong", "right by another hand"])
-def test_kueues_bundles_are_given_back_as_its_own_writing(bed: Bed, kueue: Kueue, value: bytes | None) -> None:
+def test_kueues_bundles_are_given_back_as_its_own_writing(
+    bed: Bed, kueue: Kueue, value: bytes | None
+) -> None:
     kueue.freeze_rotator()
     own = kueue.bundles()[0].value
     for written in (b"", own if value is None else value):
@@ -196,4 +199,4 @@ def test_kueues_bundles_are_given_back_as_its_own_writing(bed: Bed, kueue: Kueue
 def test_kueue_is_restored_when_a_part_of_it_is_deleted(bed: Bed, kueue: Kueue, kind: str) -> None:
     bed.kubectl("-n", kueue.namespace, "delete", kind, getattr(kueue, kind))
     kueue.restore()
-    assert kueue.healthy()
+    bed.wait(kueue.healthy, 60, "a healthy Kueue")

@@ -140,19 +140,28 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(bed: Bed) -> Iterator[Scene]:
-    for each in (STATE, WORK):
-        bed.kubectl("create", "namespace", each)
     queues = Queues(bed, WORK)
-    with MigWorld(SimulatedNodes(bed)) as world:
-        bed.kueue.wait_healthy()
-        create(bed, POLICIES, *roles(), *forsaken(), CLAIM)
-        nodes(world)
-        lines(queues)
-        engines(bed)
-        yield Scene(bed, queues)
+    try:
+        for each in (STATE, WORK):
+            bed.kubectl("create", "namespace", each)
+        with MigWorld(SimulatedNodes(bed)) as world:
+            bed.kueue.wait_healthy()
+            bed.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(POLICIES))
+            create(bed, *roles(), *forsaken(), CLAIM)
+            nodes(world)
+            lines(queues)
+            engines(bed)
+            yield Scene(bed, queues)
+    finally:
+        _remove(queues)
+
+
+def _remove(queues: Queues) -> None:
+    """What there is of it: it may have failed on the way."""
+    bed = queues.bed
     queues.remove()
     bed.gpu_capacity(bed.node, {GPU: 0})
-    bed.kubectl("delete", "crd", "clusterpolicies.nvidia.com")
+    bed.kubectl("delete", "crd", "clusterpolicies.nvidia.com", "--ignore-not-found")
     bed.kubectl("delete", "clusterroles,clusterrolebindings", "-l", f"{MADE_FOR}={TAG}", "--wait=false")
     bed.kubectl("delete", "namespace", STATE, WORK, f"gpuctl-drill-{FORSAKEN}", "--wait=false", check=False)
 

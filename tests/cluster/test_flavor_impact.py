@@ -26,6 +26,7 @@ def queues(bed: Bed, namespace: str) -> Iterator[Queues]:
     made = Queues(bed, namespace)
     yield made
     made.remove()
+    bed.gpu_capacity(bed.node, {GPU: 0})
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,24 +204,38 @@ def node_for(rule: str) -> str:
 @pytest.fixture(scope="module")
 def scene(bed: Bed) -> Iterator[Scene]:
     namespace = f"permissions-{TAG}-work"
-    for each in (STATE, namespace):
-        bed.kubectl("create", "namespace", each)
-        bed.kubectl("-n", each, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+    try:
+        for each in (STATE, namespace):
+            bed.kubectl("create", "namespace", each)
+            bed.kubectl("-n", each, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+        with _made(bed, namespace) as made:
+            yield made
+    finally:
+        _remove(bed, namespace)
+
+
+@contextmanager
+def _made(bed: Bed, namespace: str) -> Iterator[Scene]:
     small = [gpu_node(node_for(rule), profiles=[None], resources={RENAMED: 1}) for rule in (*WRITES, *KEPT)]
     nodes = SimulatedNodes(bed)
     with MigWorld(nodes) as world:
         made = Scene(bed, world, namespace)
-        made.create(POLICIES, *roles())
+        bed.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(POLICIES))
+        made.create(*roles())
         world.add(*(gpu_node(each, profiles=[SEVEN]) for each in (BUSY, SPARE, CHANGED)))
         nodes.add(*small, gpu_node(BARE, resources={"nvidia.com/gpu": None}))
         _busy(made)
         yield made
-    bed.kubectl("delete", "clusterqueue,cohort,resourceflavor", f"permissions-{TAG}", "--wait=false")
-    bed.kubectl("delete", "crd", "clusterpolicies.nvidia.com")
+
+
+def _remove(bed: Bed, namespace: str) -> None:
+    """What there is of it: it may have failed on the way."""
+    gone = ("--ignore-not-found", "--wait=false")
+    bed.kubectl("delete", "clusterqueue,cohort,resourceflavor", f"permissions-{TAG}", *gone)
+    bed.kubectl("delete", "crd", "clusterpolicies.nvidia.com", "--ignore-not-found")
     kinds = "clusterroles,clusterrolebindings"
     bed.kubectl("delete", kinds, "-l", f"made-for={TAG}", "--wait=false")
-    for each in (STATE, namespace):
-        bed.kubectl("delete", "namespace", each, "--wait=false")
+    bed.kubectl("delete", "namespace", STATE, namespace, *gone)
 
 
 def _busy(scene: Scene) -> None:

@@ -9,10 +9,17 @@ from typing import Any
 
 from tests.builders import vllm
 from tests.cluster.bed import Bed
+from tests.cluster.bed.simulated import SimulatedNodes
 from tests.cluster.examples import SCENARIO, build_healthy
 
 SERVING = "serving"
 NAMESPACES = ("team-a", "team-b", SERVING)  # of the scenario
+QUEUES = (
+    "clusterqueue/research",
+    "clusterqueue/training",
+    "resourceflavor/mig-1g-10gb",
+    "resourceflavor/whole-h100",
+)
 LOGGED_AT = "2026-11-30T10:00:00.000000000Z"
 
 
@@ -20,8 +27,9 @@ LOGGED_AT = "2026-11-30T10:00:00.000000000Z"
 def scene(bed: Bed) -> Iterator[None]:
     """Nodes with GPUs, queues with jobs, and engines that serve and have logged their start."""
     _await_gone(bed)
-    nodes = build_healthy(bed)
+    nodes = SimulatedNodes(bed)
     try:
+        build_healthy(nodes)
         _log(bed)
         yield
     finally:
@@ -35,6 +43,8 @@ def _clear(bed: Bed) -> None:
     bed.kubectl("delete", "-f", str(SCENARIO), "--ignore-not-found", "--wait=false")
     for namespace in NAMESPACES:
         bed.kubectl("-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    # They end as the pods do, and the next test must not see it.
+    bed.kubectl("wait", "--for=delete", *QUEUES, "--timeout=120s", check=False)
 
 
 def _await_gone(bed: Bed) -> None:

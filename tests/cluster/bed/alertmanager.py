@@ -5,6 +5,7 @@ with alerting(bed) as alertmanager, scraping(bed, rules, alertmanager.address):
 """
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,12 +42,14 @@ class Alertmanager:
         """Until it answers."""
         packages.ensure(packages.ALERTMANAGER)
         folder = self.bed.folder / NAME
+        data = folder / "data"
         folder.mkdir(exist_ok=True)
+        shutil.rmtree(data, ignore_errors=True)  # no silences of an earlier one
         file = folder / "alertmanager.yml"
         file.write_text(yaml.safe_dump(CONFIGURATION))
         flags = {
             "config.file": file,
-            "storage.path": folder / "data",
+            "storage.path": data,
             "web.listen-address": f"0.0.0.0:{PORT}",
             "cluster.listen-address": "",
         }

@@ -499,8 +499,6 @@ class MigWorld:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        sets = [f"daemonset/{each['metadata']['name']}" for each in operands.daemon_sets(IMAGE)]
-        self.bed.kubectl("delete", "-n", NAMESPACE, *sets, "--ignore-not-found", "--cascade=orphan")
         self.nodes.remove()
 
     def stop(self) -> None:

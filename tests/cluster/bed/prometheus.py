@@ -7,6 +7,7 @@ Debian's Prometheus is built without discovery in Kubernetes. So its targets are
 """
 
 import json
+import shutil
 import threading
 import urllib.parse
 import urllib.request
@@ -58,10 +59,15 @@ class Prometheus:
         """Its configuration, token, targets and data."""
         return self.bed.folder / NAME
 
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
     def start(self) -> None:
         """Until Kueue has been scraped."""
         packages.ensure(packages.PROMETHEUS)
         self.folder.mkdir(exist_ok=True)
+        shutil.rmtree(self._data, ignore_errors=True)  # no series of an earlier one, which others judged
         self._grant()
         self.find_targets()
         process = self._start_process()
@@ -105,7 +111,7 @@ class Prometheus:
         (self.folder / "rules.yml").write_text(yaml.safe_dump({"groups": groups}))
         flags = {
             "config.file": file,
-            "storage.tsdb.path": self.folder / "data",
+            "storage.tsdb.path": self._data,
             "web.listen-address": f"0.0.0.0:{PORT}",
         }
         command = (packages.PROMETHEUS[NAME], *(f"--{name}={value}" for name, value in flags.items()))

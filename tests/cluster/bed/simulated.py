@@ -336,10 +336,9 @@ class SimulatedNodes:
         return self.bed.kubectl("exec", *where, "--", "nvidia-smi", *arguments)
 
     def remove(self) -> None:
-        """Take all simulated GPU nodes away, and what was made for them."""
-        self.bed.kubectl(
-            "delete", "daemonset", DRIVER, "-n", NAMESPACE, "--ignore-not-found", "--cascade=orphan"
-        )
+        """Take all simulated GPU nodes away, and what was made for them. The operands' DaemonSets go first:
+        as long as there are any, pods are made anew."""
+        self.bed.kubectl("delete", "daemonsets", "--all", "-n", NAMESPACE, "--cascade=orphan")
         for collection in (
             f"namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0",
             f"nodes?labelSelector={MADE_FOR}",
@@ -354,7 +353,7 @@ class SimulatedNodes:
         """Of an earlier namespace of this name: it goes on ending after `remove`."""
         phase = ("--ignore-not-found", "-o", "jsonpath={.status.phase}")
         if self.bed.kubectl("get", "namespace", NAMESPACE, *phase) == "Terminating":
-            self.bed.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=120s")
+            self.bed.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=240s")
 
     def exec(self, pod: str, node: str, container: str = CONTAINER) -> dict[str, Any]:
         """The object that lets kwok run commands in a pod with the state file of its node."""

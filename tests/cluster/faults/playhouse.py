@@ -22,7 +22,7 @@ from tests.cluster.test_vllm_switch_mode import GPU
 from .books import HOLD, LIMIT, PLACES, RESTART, SWITCH, Place
 from .cases import KILLED, Case, Known, struck
 from .matrix import Result, played
-from .player import POLICY, Desk, Player, Program
+from .player import POLICY, Desk, Player, Program, make_namespace
 from .strike import Order
 
 LANES: Final[Mapping[str, int]] = {LIMIT: 5, HOLD: 3, SWITCH: 5, RESTART: 1}
@@ -260,9 +260,8 @@ def playhouse(bed: Bed, lanes: Mapping[str, int] = LANES) -> Iterator[Playhouse]
     with tempfile.TemporaryDirectory() as folder:
         policy, writes = Path(folder) / "gpuctl.yaml", WritesSeen(bed.audit.file, "gpuctl/")
         policy.write_text(POLICY)
-        made = Playhouse(_lanes(places, policy, writes))
         try:
-            yield made
+            yield Playhouse(_lanes(places, policy, writes))
         finally:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda place: place.remove(), places))
@@ -273,7 +272,7 @@ def _lanes(places: Sequence[Place], policy: Path, writes: WritesSeen) -> Mapping
     made: dict[str, list[Lane]] = {}
     for place in places:
         state = f"{place.space}-state"
-        place.api.post("/api/v1/namespaces", {"metadata": {"name": state}})
+        make_namespace(place.api, state)
         desk = Desk(place.bed.kubeconfig, policy, state, policy.parent / place.space)
         desk.folder.mkdir()
         made.setdefault(place.book, []).append(Lane(place, desk, writes))

@@ -22,7 +22,7 @@ from tests.cluster.bed.migworld import MigWorld, WorldNode
 from tests.cluster.bed.simulated import SimulatedNodes, gpu_node
 from tests.cluster.bed.workloads import Workloads
 
-from .player import POLICY, Desk, Player, Program
+from .player import POLICY, Desk, Player, Program, make_namespace
 from .strike import Order
 
 SEVEN, HALVES = ["1g.10gb"] * 7, ["3g.40gb"] * 2
@@ -100,7 +100,7 @@ def _slot(stage: Stage, number: int, node: WorldNode) -> Slot:
     slot = Slot(number, node, stage.folder / f"slot-{number}")
     slot.folder.mkdir()
     for name in (slot.space, slot.state):
-        stage.world.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        make_namespace(stage.world.api, name)
     return slot
 
 
