@@ -82,13 +82,10 @@ class Looking:
     @property
     def arguments(self) -> Mapping[Argument[Any], Any]:
         """Which nodes are meant, as the facts want to know it."""
-        from gpuctl.facts.selectors import parse, selects
         from gpuctl.nvidia.facts import SCOPE
+        from gpuctl.nvidia.scope import Scope
 
-        wanted = parse(self.selector)
-        return {
-            SCOPE: lambda name, labels: (not self.nodes or name in self.nodes) and selects(wanted, labels),
-        }
+        return {SCOPE: Scope(self.nodes, self.selector)}
 
 
 def _looking(

@@ -87,10 +87,11 @@ def _read(door: Door, looking: Looking) -> State[Each[Ref, NodePicture]]:
 def _found(state: State[Each[Ref, NodePicture]], name: str | None) -> Each[Ref, NodePicture]:
     from gpuctl.cli.border import INCOMPLETE, Stop
     from gpuctl.facts.state import Inapplicable, Known
+    from gpuctl.nvidia.scope import NO_SUCH_NODE
 
     where = f"there is no node {name!r} with NVIDIA GPUs" if name else "no node has NVIDIA GPUs"
     if isinstance(state, Known):
-        if name and not state.value.entries:
+        if name and NO_SUCH_NODE in {gap.message for gap in state.value.gaps()}:
             raise Stop(where, 1)
         return state.value
     if isinstance(state, Inapplicable):

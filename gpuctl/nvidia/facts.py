@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -46,23 +46,15 @@ from gpuctl.nvidia.offers import Offers, Placements, parse_offers, parse_placeme
 from gpuctl.nvidia.operands import operand_of, places
 from gpuctl.nvidia.output import Trouble
 from gpuctl.nvidia.query import GpuRows, Processes, parse_gpus, parse_pci, parse_processes
+from gpuctl.nvidia.scope import EVERYWHERE, Scope
 from gpuctl.nvidia.table import parse_account
 
 T = TypeVar("T")
 
 AGAIN_AFTER: Final = 10.0  # seconds between two reads of a node that does not agree with itself
 DRA_DRIVER: Final = "gpu.nvidia.com"
-NO_GPUS: Final = Inapplicable("no node has NVIDIA GPUs")
 
-Scope = Callable[[str, Mapping[str, str]], bool]
-
-
-def everywhere(_name: str, _labels: Mapping[str, str]) -> bool:
-    """All nodes."""
-    return True
-
-
-SCOPE: Argument[Scope] = Argument("nodes that are asked for", everywhere)
+SCOPE: Argument[Scope] = Argument("nodes that are asked for", EVERYWHERE)
 
 NODES = Objects(NodeView)
 PODS = Objects[GpuPod](InvolvedPod)
@@ -131,14 +123,12 @@ def surroundings_of_nodes(
 @given(NODES, surroundings_of_nodes, SCOPE)
 def GPU_nodes_at_first(nodes: Each[Ref, NodeView], around: Around, scope: Scope) -> Each[Ref, Node]:  # noqa: N802
     """The nodes that have NVIDIA GPUs, as they were read first."""
-    found: dict[Ref, State[Node]] = {}
-    for ref, view in nodes.known():
-        node = Node(view, around)
-        if scope(ref.name, view.metadata.labels) and node.has_gpus:
-            found[ref] = Known(node)
-    gaps = {ref: state for ref, state in nodes.entries.items() if isinstance(state, Unknown)}
+    meant = {ref: Node(view, around) for ref, view in nodes.known() if scope.takes(view)}
+    found: dict[Ref, State[Node]] = {ref: Known(node) for ref, node in meant.items() if node.has_gpus}
+    unread = {ref: state for ref, state in nodes.entries.items() if isinstance(state, Unknown)}
+    gaps = {**unread, **dict(scope.missed(nodes))}
     if not found and not gaps and not nodes.holes:
-        raise NotKnown(NO_GPUS)
+        raise scope.without_gpus(nodes)
     return Each({**found, **gaps}, nodes.holes)
 
 

@@ -15,6 +15,7 @@ from gpuctl.facts.gather import Facts
 from gpuctl.facts.own import STATE_NAMESPACE
 from gpuctl.facts.state import Known, State
 from gpuctl.nvidia.facts import SCOPE
+from gpuctl.nvidia.scope import Scope
 from gpuctl.runbook.guard import Blocker, Guard
 from gpuctl.runbook.plan import ALLOWED, PlannedStep, TargetPlan
 from gpuctl.runbook.records import Bounds
@@ -47,7 +48,7 @@ class Task:
             STATE_NAMESPACE: self.namespace,
             SELF: Self(self.run),
             ALLOWED: self.allowed,
-            SCOPE: lambda node, _labels: node == name,
+            SCOPE: Scope((name,)),
             **self.runbook.arguments(name, self.options),
         }
 
