@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from gpuctl.audit.check import Check
+from gpuctl.audit.nearest import meant
 
 GROUP = "gpuctl.checks"
 
@@ -16,9 +16,8 @@ class UnknownName(Exception):
     """A name that no check, code or assertion bears."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
-        super().__init__(f"there is no {name!r}{hint}")
+        hint = meant(name, known, cutoff=0.4) or f"there are {', '.join(known)}"
+        super().__init__(f"there is no {name!r}; {hint}")
 
 
 @dataclass(frozen=True, slots=True)

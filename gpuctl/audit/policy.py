@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import zoneinfo
+from collections.abc import Iterator
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -288,10 +290,24 @@ def parse_file(path: Path) -> Policy:
 
 def parse(content: Any, origin: str) -> Policy:
     """Turns the content of a policy file into a policy. Raises PolicyError."""
+    for key in _not_finite(content):
+        raise PolicyError(f"{origin}: {key} is not a finite number")
     try:
         return msgspec.convert({} if content is None else content, Policy)
     except msgspec.ValidationError as error:
         raise PolicyError(f"{origin}: {_explained(str(error))}") from error
+
+
+def _not_finite(content: Any, key: str = "") -> Iterator[str]:
+    """The keys of numbers that can be no limit: every comparison with .nan is false, so nothing is found."""
+    if isinstance(content, float) and not math.isfinite(content):
+        yield key
+    elif isinstance(content, dict):
+        for name, part in content.items():
+            yield from _not_finite(part, f"{key}.{name}" if key else str(name))
+    elif isinstance(content, list):
+        for index, part in enumerate(content):
+            yield from _not_finite(part, f"{key}[{index}]")
 
 
 def _explained(message: str) -> str:

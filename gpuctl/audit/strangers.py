@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from gpuctl.audit.check import Check
+from gpuctl.audit.nearest import meant
 from gpuctl.audit.policy import Policy
 
 
@@ -28,5 +28,5 @@ def strangers(policy: Policy, checks: Iterable[Check]) -> Iterator[str]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    hint = meant(name, known, cutoff=0.5)
+    return f"; {hint}" if hint else ""

@@ -217,9 +217,10 @@ def open_site(access: Access, acting: Acting, looking: Looking, monitoring: Moni
         connection = connect(access)
     except CannotConnect as error:
         raise Stop(str(error), INCOMPLETE) from error
-    source = LiveReader(connection, _LOOK_SECONDS).source()
+    reader = LiveReader(connection, _LOOK_SECONDS)
+    source = reader.source()
     if not source.cluster_uid:
-        why = "that is read from the namespace kube-system, by the permission to get namespaces"
+        why = f"that is the uid of the namespace kube-system: {reader.cluster_uid()}"
         raise Stop(f"{connection.name}: it can't be told which cluster this is: {why}", INCOMPLETE)
     user = Reviews(connection, Deadline.after(_LOOK_SECONDS)).user()
     return Site(connection, source, user, acting, looking.probing, monitoring, Remembered())

@@ -14,7 +14,7 @@ from gpuctl import __version__
 USAGE = 2
 INCOMPLETE = 3
 INTERRUPTED = 130
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 class Stop(Exception):
@@ -28,6 +28,7 @@ class Stop(Exception):
 def guarded(run: Callable[[], object]) -> NoReturn:
     """Runs the program and leaves it. The one broad except of the command line is here."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is begun is put away for either signal
+    _open_what_is_closed()
     try:
         run()
     except Stop as stop:
@@ -45,6 +46,23 @@ def guarded(run: Callable[[], object]) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the border to the person: a bug must not look like a verdict
         _leave(_paste_able(error), INCOMPLETE)
     _exit(0)
+
+
+def _open_what_is_closed() -> None:
+    """A stream that whoever starts the program has closed is None to Python, and the next file that is opened
+    would take its place. What is written to stdout then fails, as on a full disk: a result must not get lost
+    unnoticed. What is said on stderr was not wanted."""
+    for number, name, mode in (
+        (0, "stdin", os.O_RDONLY),
+        (1, "stdout", os.O_RDONLY),
+        (2, "stderr", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, mode)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def warn(message: str) -> None:

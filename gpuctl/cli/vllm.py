@@ -13,9 +13,10 @@ from gpuctl.cli.monitoring import with_prometheus
 from gpuctl.cli.viewing import LogsOption, PolicyOption, with_viewing
 
 if TYPE_CHECKING:
-    from gpuctl.audit.report import AuditReport
+    from gpuctl.audit.report import AuditReport, CheckItem
     from gpuctl.audit.run import Request
     from gpuctl.cli.asking import Asking
+    from gpuctl.cli.border import Stop
     from gpuctl.cli.doors import Door
     from gpuctl.cli.monitoring import Monitoring
     from gpuctl.cli.viewing import Viewing
@@ -62,6 +63,8 @@ def vllm(
         report, facts = _read(request, door)
     (check,) = report.checks
     found = [view for view in views(check) if pod is None or view.is_named(pod)]
+    if not found and check.verdict == "unknown":
+        raise _unread(check)
     if save_memory_baseline:
         _save(save_memory_baseline, facts, report)
     on = canvas(screen.out())
@@ -72,17 +75,22 @@ def vllm(
     else:
         for view in found:
             draw_engine(view, on)
-    raise typer.Exit(_exit_code(pod, len(found), check.verdict))
+    raise typer.Exit(_exit_code(pod, len(found)))
 
 
-def _exit_code(pod: str | None, found: int, verdict: str) -> int:
-    from gpuctl.cli.border import INCOMPLETE, warn
+def _unread(check: CheckItem) -> Stop:
+    from gpuctl.cli.border import INCOMPLETE, Stop
+
+    gap = next((gap for each in check.assertions for gap in each.unknown), None)
+    why = ": ".join(filter(None, (gap.object, gap.reason, gap.message))) if gap else "nothing tells why"
+    return Stop(f"the engines can't be read: {why}", INCOMPLETE)
+
+
+def _exit_code(pod: str | None, found: int) -> int:
+    from gpuctl.cli.border import warn
 
     if found:
         return 0
-    if verdict == "unknown":
-        warn("the engines could not be read: gpuctl check vllm-mode says why")
-        return INCOMPLETE
     warn(f"no engine in pod {pod}" if pod else "no pod here runs vLLM")
     return 1 if pod else 0
 

@@ -305,14 +305,18 @@ class LiveReader:
 
     def source(self) -> Source:
         """Which cluster this is. What cannot be read of that stays empty."""
-        version = self._one("/version", _ServerVersion)
-        namespace = self._one("/api/v1/namespaces/kube-system", _Namespace)
+        version, uid = self._one("/version", _ServerVersion), self.cluster_uid()
         return Source(
             kind="live",
             name=scoped(self._connection.name, self._namespace),
-            cluster_uid=namespace.metadata.uid if namespace else "",
-            server_version=version.git_version if version else "",
+            cluster_uid=uid.value if isinstance(uid, Known) else "",
+            server_version=version.value.git_version if isinstance(version, Known) else "",
         )
+
+    def cluster_uid(self) -> State[str]:
+        """By what clusters are told apart: the uid of the namespace kube-system."""
+        found = self._one("/api/v1/namespaces/kube-system", _Namespace)
+        return Known(found.value.metadata.uid) if isinstance(found, Known) else found
 
     # Lists
 
@@ -466,9 +470,8 @@ class LiveReader:
         request = in_background(lambda: self._connection.get(path, what, self._deadline, accept=accept))
         return self._deadline.result(what, request)
 
-    def _one(self, path: str, shape: type[T]) -> T | None:
-        found = attempt(lambda: typed(self._reply(path, path), path, shape))
-        return found.value if isinstance(found, Known) else None
+    def _one(self, path: str, shape: type[T]) -> State[T]:
+        return attempt(lambda: typed(self._reply(path, path), path, shape))
 
     # A tenant's scope
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -60,6 +61,8 @@ def test_proofs_and_coverage_can_be_required(unproven: Path, arguments: tuple[st
         (("check", "--no-such-flag"), 2, "No such option"),
         (("chekc",), 2, "Did you mean 'check'?"),
         (("explain", "KWH999"), 2, "there is no 'KWH999'"),
+        (("explain", "KWH01"), 2, "did you mean 'KWH010', 'KWH011' or 'KWH012'?"),
+        (("explain", "KWH"), 2, "from 'KWH001' to 'KWH097'?"),
         (("check",), 3, "/nonexistent/config"),
         (("snapshot", "/tmp/never-written-snapshot"), 3, "/nonexistent/config"),
         (("check", "--kubeconfig", "/other/config", "--context", "prod"), 3, "/other/config"),
@@ -100,6 +103,35 @@ def test_a_broken_kubeconfig_is_named(tmp_path: Path) -> None:
     result = gpuctl("check", "--kubeconfig", str(file))
     assert (result.returncode, result.stdout) == (3, "")
     assert str(file) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "closed", "code"),
+    [
+        (("list",), "2>&-", 0),
+        (("check", CHECK, "--from", DEGRADED), "2>&-", 1),
+        (("check", CHECK, "--from", DEGRADED), "<&-", 1),
+        (("list",), ">&-", 3),
+        (("check", CHECK, "--from", DEGRADED), ">&-", 3),
+        (("check", CHECK, "--from", DEGRADED, "-o", "json"), "<&- >&- 2>&-", 3),
+    ],
+)
+def test_a_closed_stream_is_no_verdict(asked: tuple[str, ...], closed: str, code: int) -> None:
+    """What a result can't be written to is told from one that only the remarks can't be."""
+    line = f"{shlex.join([str(PROGRAM), *asked])} {closed}"
+    result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    assert bool(result.stdout) is (code != 3)
+    assert ("could not be written whole" in result.stderr) is (closed == ">&-")
+
+
+def test_a_misspelt_node_is_no_green() -> None:
+    asked = ("check", "mig-consistency", "--from", HEALTHY, "--node")
+    wrong = gpuctl(*asked, "gpu-O1")
+    assert wrong.returncode == 3
+    assert "Node gpu-O1: not-asked: there is no such node" in wrong.stdout
+    assert gpuctl(*asked, "gpu-01").returncode == 0
 
 
 def test_data_goes_to_stdout_alone_and_files_are_written_beside(tmp_path: Path) -> None:
@@ -251,7 +283,9 @@ def test_progress_takes_no_name_for_markup(monkeypatch: pytest.MonkeyPatch) -> N
         progress.told("1 of 2")
 
 
-def test_a_snapshot_of_a_cluster_that_does_not_answer_is_incomplete(tmp_path: Path) -> None:
+@pytest.fixture
+def nobody(tmp_path: Path) -> Path:
+    """A kubeconfig of a server that does not answer."""
     config = tmp_path / "config"
     cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
@@ -259,7 +293,21 @@ def test_a_snapshot_of_a_cluster_that_does_not_answer_is_incomplete(tmp_path: Pa
     config.write_text(
         json.dumps({"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"})
     )
-    result = gpuctl("snapshot", str(tmp_path / "s"), "--kubeconfig", str(config))
+    return config
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["runs", "undo r1", "plan drain gpu-1", "vllm -o json", "queues -o json", "mig show -o json"],
+)
+def test_whatever_is_asked_of_a_server_that_does_not_answer_says_so(nobody: Path, verb: str) -> None:
+    result = gpuctl(*verb.split(), "--kubeconfig", str(nobody))
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "unreachable: cannot connect to https://127.0.0.1:1: Connection refused" in result.stderr
+
+
+def test_a_snapshot_of_a_cluster_that_does_not_answer_is_incomplete(tmp_path: Path, nobody: Path) -> None:
+    result = gpuctl("snapshot", str(tmp_path / "s"), "--kubeconfig", str(nobody))
     assert result.returncode == 3
     assert "is not all in it; missing:" in result.stderr
     assert (tmp_path / "s" / "capture.yaml").exists()

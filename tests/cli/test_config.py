@@ -10,7 +10,10 @@ from tests.cli.program import HEALTHY, gpuctl
 
 DECIDED = "reason: r, owner: o, expires: 2099-01-01"
 WRONG = [
-    (f"waivers: [{{code: KWH01, {DECIDED}}}]", "no installed check has the code 'KWH01'; did you mean 'KWH0"),
+    (
+        f"waivers: [{{code: KWH01, {DECIDED}}}]",
+        "no installed check has the code 'KWH01'; did you mean 'KWH010', 'KWH011' or 'KWH012'?",
+    ),
     (
         "severity: {KHW001: info}",
         "severity: no installed check has the code 'KHW001'; did you mean 'KWH001'?",
