@@ -15,12 +15,12 @@ from gpuctl.facts.kinds import Ref
 from gpuctl.facts.objects import APIService, Condition, Service
 from gpuctl.facts.state import Each, Known, NotKnown, Reason, State, Unknown, attempt
 from gpuctl.kueue import certificates
-from gpuctl.kueue.facts import SERVICES, kueue_managers, visibility_api_services
+from gpuctl.kueue.facts import SERVICES, API_services_of_Kueue, kueue_managers
 from gpuctl.kueue.manager import diagnoses
 
 
 @every(
-    visibility_api_services,
+    API_services_of_Kueue,
     "Kueue's visibility API is available",
     given(Maybe(SERVICES), Maybe(kueue_managers)),
 )

@@ -60,23 +60,24 @@ def as_collection(state: State[Each[Ref, V]]) -> Each[Ref, V]:
 
 
 @given()
-def names_of_kueues_crds() -> Collection[Ref]:
+def Kueue_itself() -> Collection[Ref]:  # noqa: N802
+    """The names of its CRDs."""
     return tuple(Ref(CustomResourceDefinition.of, f"{plural}.{GROUP}") for plural in CUSTOM_RESOURCES)
 
 
 MUTATING = Objects(MutatingWebhookConfiguration)
 VALIDATING = Objects(ValidatingWebhookConfiguration)
-CRDS = Named(CustomResourceDefinition, names_of_kueues_crds)
+CRDS = Named(CustomResourceDefinition, Kueue_itself)
 API_SERVICES = Objects(APIService)
 NAMESPACES = Objects(Namespace)
 
 
 @given(API_SERVICES)
-def visibility_api_services(services: Each[Ref, APIService]) -> Each[Ref, APIService]:
+def API_services_of_Kueue(services: Each[Ref, APIService]) -> Each[Ref, APIService]:  # noqa: N802
     return services.where(lambda each: each.spec.group == VISIBILITY_GROUP and each.spec.service is not None)
 
 
-@given(Maybe(MUTATING), Maybe(VALIDATING), Maybe(CRDS), Maybe(visibility_api_services))
+@given(Maybe(MUTATING), Maybe(VALIDATING), Maybe(CRDS), Maybe(API_services_of_Kueue))
 def webhook_registrations(
     mutating: State[Each[Ref, MutatingWebhookConfiguration]],
     validating: State[Each[Ref, ValidatingWebhookConfiguration]],
@@ -108,7 +109,7 @@ def kueue_installations(found: Each[Ref, Registration]) -> Each[Ref, Installatio
     return Each({ref: Known(each) for ref, each in entries.items()}, tuple(found.gaps()))
 
 
-@given(kueue_installations, Maybe(visibility_api_services))
+@given(kueue_installations, Maybe(API_services_of_Kueue))
 def namespaces_of_kueue(
     installations: Each[Ref, Installation], visibility: State[Each[Ref, APIService]]
 ) -> Collection[str]:

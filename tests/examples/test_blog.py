@@ -56,6 +56,15 @@ def test_each_mistake_corrected_is_silent(
     assert codes(tmp_path / "blog", *CHECKS) == MISTAKES - silences | shows
 
 
+def test_what_is_not_there_to_judge_is_said_in_words() -> None:
+    report = json.loads(gpuctl("check", "kueue-webhooks", "--from", str(BLOG), "-o", "json").stdout)
+    reasons = {each["reason"] for each in report["checks"][0]["assertions"]}
+    assert {each.removeprefix("nothing to judge: ") for each in reasons if "nothing to judge" in each} == {
+        "no API services of Kueue",
+        "no customresourcedefinitions.apiextensions.k8s.io of Kueue itself",
+    }
+
+
 def test_the_corrected_page_is_clean(tmp_path: Path) -> None:
     """The manifests that docs/flavors.md gives in their place."""
     shutil.copytree(BLOG, tmp_path / "blog")

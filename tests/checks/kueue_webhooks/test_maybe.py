@@ -20,7 +20,7 @@ ROOMS = {
 USES = {
     # One list that can't be read becomes a hole; the others are still judged.
     "kueue": {
-        "MUTATING", "VALIDATING", "CRDS", "visibility_api_services",
+        "MUTATING", "VALIDATING", "CRDS", "API_services_of_Kueue",
         "SERVICES", "DEPLOYMENTS", "PODS", "SLICES", "CONFIG_MAPS",
         # How long to wait, where to try: each with an answer for what is not known.
         "kueue_managers", "NAMESPACES", "NEW_READS",
