@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,9 +90,9 @@ def killed(kueue: Kueue) -> None:
 
 def crashing_rollout(kueue: Kueue) -> None:
     """A new pod that is started with a flag it does not know, beside the old one, which still answers."""
-    path = "/spec/template/spec/containers/0/args/-"
+    path, before = "/spec/template/spec/containers/0/args/-", kueue.pods()
     _patch_deployment(kueue, [{"op": "add", "path": path, "value": "--no-such-flag"}])
-    _until_restarted(kueue, 2)
+    _until_restarted(kueue, 2, before)
 
 
 def crash_looping(kueue: Kueue) -> None:
@@ -108,9 +108,10 @@ def _patch_deployment(kueue: Kueue, patch: list[dict[str, object]]) -> None:
 
 
 def secret_gone(kueue: Kueue) -> None:
+    before = kueue.pods()
     kueue.kubectl("-n", kueue.namespace, "delete", "secret", kueue.secret)
     kueue.restart()
-    _until_restarted(kueue, 0)
+    _until_restarted(kueue, 0, before)
 
 
 def service_renamed(kueue: Kueue) -> None:
@@ -140,14 +141,16 @@ def visibility_dead(kueue: Kueue) -> None:
     kueue.kubectl("wait", "apiservice/v1beta2.visibility.kueue.x-k8s.io", "--for=condition=Available=False")
 
 
-def _until_restarted(kueue: Kueue, times: int) -> None:
-    """Until the manager's container has ended so often, or waits for what it lacks."""
-    path = r"jsonpath={.items[*].status.containerStatuses[*].restartCount}"
+def _until_restarted(kueue: Kueue, times: int, before: Sequence[str]) -> None:
+    """Until the container of a new pod of the manager has ended so often, or waits for what it lacks. One of
+    those before may have ended often, too, and still be on its way out."""
     from .bed.wait import wait
 
     def enough() -> bool:
-        counts = kueue.kubectl("-n", kueue.namespace, "get", "pods", "-o", path).split()
-        return bool(counts) and max(map(int, counts)) >= times
+        pods = json.loads(kueue.kubectl("-n", kueue.namespace, "get", "pods", "-o", "json"))["items"]
+        new = (each for each in pods if each["metadata"]["name"] not in before)
+        statuses = [status for each in new for status in each["status"].get("containerStatuses", ())]
+        return any(status["restartCount"] >= times for status in statuses)
 
     wait(enough, 90, f"{times} restarts of Kueue's manager")
 
