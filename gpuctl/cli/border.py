@@ -14,6 +14,7 @@ from gpuctl import __version__
 USAGE = 2
 INCOMPLETE = 3
 INTERRUPTED = 130
+_A_MOMENT = 0.01  # seconds
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
@@ -27,7 +28,9 @@ class Stop(Exception):
 
 def guarded(run: Callable[[], object]) -> NoReturn:
     """Runs the program and leaves it. The one broad except of the command line is here."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is begun is put away for either signal
+    for each in (signal.SIGTERM, signal.SIGALRM):  # what is begun is put away, whichever signal it is
+        signal.signal(each, signal.default_int_handler)
+    sys.unraisablehook = _unless_interrupted
     _open_what_is_closed()
     try:
         run()
@@ -46,6 +49,15 @@ def guarded(run: Callable[[], object]) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the border to the person: a bug must not look like a verdict
         _leave(_paste_able(error), INCOMPLETE)
     _exit(0)
+
+
+def _unless_interrupted(dropped: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a callback of a weak reference, or in `__del__`. An interruption that
+    comes just then must not get lost: it comes once more, a moment later."""
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, _A_MOMENT)
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def _open_what_is_closed() -> None:

@@ -43,7 +43,8 @@ def stoppable() -> Iterator[Event]:
         heard.put(None)
 
     Thread(target=listen, daemon=True, name="gpuctl-signals").start()
-    handlers = {signal.SIGINT: interrupted, signal.SIGTERM: interrupted}
+    # The third is how an interruption comes that came just before, and got lost: see border.py.
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGALRM), interrupted)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         handlers[signal.SIGHUP] = hung_up
     before = {each: signal.signal(each, handler) for each, handler in handlers.items()}

@@ -8,6 +8,7 @@ import pty
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,31 @@ def test_an_interrupted_run_leaves_130_and_nothing_else(tmp_path: Path, number: 
     assert "interrupted" in said
     assert "Traceback" not in said
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
+DROPPING = """
+import os, signal, time
+from gpuctl.cli.border import guarded
+
+class Dropping:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.%s)
+        time.sleep(1)
+
+def run() -> None:
+    Dropping()
+    time.sleep(30)
+
+guarded(run)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interruption_is_heard_also_where_python_drops_what_is_raised(name: str) -> None:
+    """As while a module is imported, whose locks are let go in callbacks."""
+    command = [sys.executable, "-c", DROPPING % name]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "gpuctl: interrupted\n")
 
 
 @pytest.mark.parametrize(
