@@ -117,9 +117,10 @@ class Footing:
 
     def _brings_nodes(self, rule: CheckRule) -> bool:
         checks = self.scene.written.checks
-        found: Each[Ref, AdmissionCheck] = checks.value if isinstance(checks, Known) else Each()
-        makers = {ref.name for ref, each in found.known() if each.spec.controller_name in _BRINGERS}
-        return rule.name in makers
+        found = (
+            checks.value.entries.get(Ref(AdmissionCheck.of, rule.name)) if isinstance(checks, Known) else None
+        )
+        return isinstance(found, Known) and found.value.spec.controller_name in _BRINGERS
 
     @property
     def queues(self) -> tuple[ClusterQueue, ...]:
