@@ -17,7 +17,7 @@ from .bed.kueue import Kueue
 from .bed.users import Rule
 from .bed.workloads import Workloads
 from .drilling import Person, somebody, somebodys_queue
-from .test_queue_growth import Queues
+from .test_queue_growth import GPU, Queues
 
 LONGEST = 300  # seconds for one test, bringing the bed up included
 LONGEST_FIRST = (
@@ -115,6 +115,16 @@ def kueue(bed: Bed) -> Iterator[Kueue]:
     """Kueue for a test that breaks it; healthy again for the next one."""
     yield bed.kueue
     bed.kueue.restore()
+
+
+@pytest.fixture
+def queues(bed: Bed, namespace: str) -> Iterator[Queues]:
+    """What tests make of queues, on a node with four GPUs."""
+    bed.gpu_capacity(bed.node, {GPU: 4})
+    made = Queues(bed, namespace)
+    yield made
+    made.remove()
+    bed.gpu_capacity(bed.node, {GPU: 0})
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,6 @@ from .test_queue_growth import GPU, Queues, found
 
 FLAVOR = "resourceflavors.kueue.x-k8s.io"
 UNPROVEN = {"drilled-loss"}
-
-
-@pytest.fixture
-def queues(bed: Bed, namespace: str) -> Iterator[Queues]:
-    bed.gpu_capacity(bed.node, {GPU: 4})
-    made = Queues(bed, namespace)
-    yield made
-    made.remove()
-    bed.gpu_capacity(bed.node, {GPU: 0})
 
 
 @pytest.fixture

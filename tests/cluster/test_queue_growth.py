@@ -180,15 +180,6 @@ class Queues:
 
 
 @pytest.fixture
-def queues(bed: Bed, namespace: str) -> Iterator[Queues]:
-    bed.gpu_capacity(bed.node, {GPU: 4})
-    made = Queues(bed, namespace)
-    yield made
-    made.remove()
-    bed.gpu_capacity(bed.node, {GPU: 0})
-
-
-@pytest.fixture
 def impatient(tmp_path: Path) -> str:
     file = tmp_path / "gpuctl.yaml"
     file.write_text(yaml.safe_dump(IMPATIENT))
