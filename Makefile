@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 EDITABLE = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-cluster test-api-faults test-faults cluster cluster-build cluster-down lint lock schema examples sessions walkthrough clean
+.PHONY: demo test test-cluster test-cluster-again test-api-faults test-faults cluster cluster-build cluster-down lint lock schema examples sessions walkthrough clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gpuctl check --from examples/degraded --fail-on never
@@ -16,6 +16,11 @@ test: $(VENV)/.dev
 
 test-cluster: cluster-build
 	$(BIN)/pytest -m "cluster and not api_faults and not faults" -n 2 --dist loadfile --no-loadscope-reorder \
+	  tests/cluster
+
+# What failed there, once more, one test after the other on a cluster of its own.
+test-cluster-again: cluster-build
+	$(BIN)/pytest -m "cluster and not api_faults and not faults" --last-failed --last-failed-no-failures none \
 	  tests/cluster
 
 # Every request of a check with every fault of an API server: takes long; compares docs/api-faults.md.
