@@ -62,7 +62,7 @@ def run(*arguments: str, kubeconfig: Path | None = None) -> subprocess.Completed
         env={**environment, "KUBECONFIG": str(kubeconfig or "/nonexistent"), "COLUMNS": "100"},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
 

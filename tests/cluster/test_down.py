@@ -36,7 +36,9 @@ def maker(bed: Bed, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def machine_of(maker: subprocess.Popen[str]) -> Machine:
     assert maker.stdout
-    return Machine(Path(maker.stdout.readline().strip()))
+    folder = maker.stdout.readline().strip()
+    assert folder, "the maker has ended; it says above why"
+    return Machine(Path(folder))
 
 
 @pytest.mark.slow
@@ -52,7 +54,7 @@ def test_an_interrupted_run_leaves_nothing_but_logs(
     maker.send_signal(signal.SIGINT)
     maker.wait()
 
-    wait(lambda: not processes_left(inhabitants), 10, "the end of all its processes")
+    wait(lambda: not processes_left(inhabitants), 60, "the end of all its processes")
     assert traces(machine.folder) == []
     assert untouched() == surroundings
     assert (tmp_path / "logs" / "kube-apiserver.log").stat().st_size > 0
@@ -70,7 +72,7 @@ def test_the_next_claim_clears_away_what_a_killed_run_left(bed: Bed, maker: subp
     maker.wait()
     claim.claim().remove()
 
-    wait(lambda: not processes_left(inhabitants), 10, "the end of all its processes")
+    wait(lambda: not processes_left(inhabitants), 60, "the end of all its processes")
     assert traces(machine.folder) == []
     assert untouched() == surroundings
     bed.wait(bed.healthy, 60, "a healthy bed beside it")

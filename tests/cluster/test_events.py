@@ -26,7 +26,9 @@ class Person:
     def __init__(self, bed: Bed, folder: Path) -> None:
         self.bed = bed
         self.policy, self.file = folder / "gpuctl.yaml", folder / "plan.json"
-        self.policy.write_text(lenient_file())
+        self.policy.write_text(
+            lenient_file(leaseSeconds=60)
+        )  # no Event is made once a lock was read too slowly
 
     def changes(self, *what: str) -> CompletedProcess[str]:
         self.file.unlink(missing_ok=True)

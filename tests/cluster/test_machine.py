@@ -57,8 +57,8 @@ def test_a_killed_maker_takes_its_machine_along(maker: subprocess.Popen[str]) ->
     maker.send_signal(signal.SIGKILL)
     maker.wait()
 
-    wait(lambda: not machine.alive and not sleeper.alive, 10, "the end of the machine")
-    wait(lambda: not Link(int(folder.name)).exists, 10, "the end of its link")
+    wait(lambda: not machine.alive and not sleeper.alive, 60, "the end of the machine")
+    wait(lambda: not Link(int(folder.name)).exists, 60, "the end of its link")
 
 
 def test_the_next_claim_sweeps_what_a_killed_maker_left(maker: subprocess.Popen[str]) -> None:

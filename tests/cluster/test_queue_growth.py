@@ -440,7 +440,7 @@ def test_growth_is_watched_and_asked_for(queues: Queues, bed: Bed, tmp_path: Pat
         done = threading.Event()
         arrivals = threading.Thread(target=_arrive, args=(queues, "rush", done), daemon=True)
         arrivals.start()
-        options = ("--window", "24s", "--prometheus", prometheus.url, "--save", str(saved))
+        options = ("--window", "48s", "--prometheus", prometheus.url, "--save", str(saved))
         answer = check("queue-growth", *options, kubeconfig=bed.kubeconfig)
         done.set()
         arrivals.join()

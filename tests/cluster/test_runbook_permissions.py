@@ -315,8 +315,8 @@ def test_without_one_rule_the_plan_is_blocked_or_says_less(plans: Plans, book: s
 
 @pytest.fixture(scope="module")
 def drains(scene: Scene) -> Mapping[str, tuple[Operator, TargetPlan, Ending]]:
-    """A drain by each user who lacks a permission to write, each of a node of its own. Who may remove no journals
-    goes first: anybody else removes those that are done, and leaves none that could be told of."""
+    """A drain by each user who lacks a permission to write, each of a node of its own. Who may remove no
+    journals goes first: anybody else removes those that are done, and leaves none that could be told of."""
 
     def drained(rule: str, who: Operator) -> tuple[Operator, TargetPlan, Ending]:
         about = (DRAIN.id, node_for(rule))

@@ -288,9 +288,11 @@ def test_a_mode_that_needs_a_reboot(world: MigWorld, work: Workloads) -> None:
     (node,) = world.add(gpu_node("with-reboot", model=A100, profiles=[None, None]), reboots=True)
     boot = node.boot_id
     node.hold(gpu=1)
+    node.slow(5)  # so that nobody who looks misses the boot
     ask(node, "all-1g.5gb")
     node.until("rebooting")
     node.wait(lambda: not node.ready, "not Ready")
+    node.slow(1)
     node.settled("all-1g.5gb")
     assert node.boot_id != boot
     assert node.layout == [["1g.5gb"] * 7] * 2

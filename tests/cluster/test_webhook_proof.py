@@ -266,6 +266,9 @@ class TestImpostor:
 def test_a_manager_that_hangs(bed: Bed, frozen: Kueue) -> None:
     """It is found before its readiness probe fails, and after."""
     pids = bed.machine.run("pgrep", "-f", "^/manager").split()
+    # Stopped while it renews its lease, it would end; and frozen, the next one never gets ready.
+    before = renewed(frozen)
+    wait(lambda: renewed(frozen) != before, 60, "its lease renewed", every=0.05)
     bed.machine.run("kill", "-STOP", *pids)
     try:
         answer = check("kueue-webhooks", kubeconfig=bed.kubeconfig)
@@ -273,6 +276,12 @@ def test_a_manager_that_hangs(bed: Bed, frozen: Kueue) -> None:
         bed.machine.run("kill", "-CONT", *pids)
     assert [each["code"] for each in of(answer, PROOF)] == ["KWH093"]
     wait(lambda: proof_passes(bed), 60, "webhooks that answer again")
+
+
+def renewed(kueue: Kueue) -> str:
+    """When the manager renewed its lease last."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{kueue.namespace}/leases/c1f6bfd2.kueue.x-k8s.io"
+    return str(kueue.api.get(path)["spec"]["renewTime"])
 
 
 # Paths, and what is no fault of Kueue's

@@ -30,7 +30,7 @@ from tests.cluster.bed.faultproxy import (
 
 from .asked import Asked
 
-PATIENT, IMPATIENT = 60.0, 6.0  # deadlines: of a run that must not feel it, and of one that does
+PATIENT, IMPATIENT = 180.0, 6.0  # deadlines: of a run that must not feel it, and of one that does
 PAGE = b"<html><head><title>Sign in</title></head><body></body></html>"
 
 

@@ -75,7 +75,7 @@ class ControlPlane:
         """Until the API server is ready and the controllers run: any sooner, they die on missing RBAC."""
         self._start_etcd()
         api_server = self._start_api_server()
-        wait(lambda: api_server.require_alive() and self.ready(), 60, "the API server's readiness", every=0.1)
+        wait(lambda: api_server.require_alive() and self.ready(), 240, "a ready API server", every=0.1)
         self._start_controller("kube-controller-manager", build.CONTROLLER_MANAGER, self._controller_flags())
         self._start_controller("kube-scheduler", build.SCHEDULER, {})
 

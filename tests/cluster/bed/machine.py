@@ -48,7 +48,16 @@ class Process:
         """Ask it to end, and wait until it has."""
         if self.alive:
             self.signal(signal.SIGTERM)
-            wait(lambda: not self.alive, 20, f"the end of {self.name}")
+            wait(lambda: not (self.alive or self._has_children), 60, f"the end of {self.name}")
+
+    @property
+    def _has_children(self) -> bool:
+        """Whether any is left of its group: who leads that, nsenter, ends before what it has started."""
+        try:
+            os.killpg(self.group, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ class Machine:
         command = (*prefix, "unshare", "--fork", *kill_child, *NAMESPACES, *script)
         booted = self._spawn("init", command)
         ready = self.folder / init.READY
-        wait(lambda: booted.require_alive() and ready.exists(), 20, "the machine's start")
+        wait(lambda: booted.require_alive() and ready.exists(), 60, "the machine's start")
 
     def start(
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None

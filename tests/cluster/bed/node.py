@@ -59,7 +59,7 @@ class Node:
         file.write_text(CONTAINERD.format(folder=folder, socket=SOCKET, pause=PAUSE, plugins=CNI_PLUGINS))
         self._write_network()
         containerd = self.machine.start("containerd", ("containerd", "--config", str(file)), ENVIRONMENT)
-        wait(lambda: containerd.require_alive() and self._containerd_answers(), 30, "containerd's answer")
+        wait(lambda: containerd.require_alive() and self._containerd_answers(), 120, "containerd's answer")
 
     def load(self, images: Sequence[Image]) -> None:
         """Put images where pods find them."""

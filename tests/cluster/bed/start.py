@@ -26,7 +26,7 @@ def start(bed: Bed, dies_with_starter: bool) -> None:
     say("the API server is ready")
     node.start_kubelet()
     _side_by_side(bed.kueue.apply, bed.kwok.start)
-    wait(bed.node_ready, 60, "a Ready node")
+    wait(bed.node_ready, 240, "a Ready node")
     say("the node is Ready")
     bed.kueue.wait_healthy()
     say("Kueue is healthy")
