@@ -52,6 +52,7 @@ _LABEL: Final = pointer("metadata", "labels", CONFIG)
 _MARK: Final = pointer("metadata", "annotations", SET_BY)
 _CORDONED: Final = Test("/spec/unschedulable", True)
 _APART: Final = timedelta(seconds=2)  # times of writes are kept in whole seconds
+_BEGUN: Final = timedelta(seconds=10)  # by then MIG manager is at the next configuration, if there is one
 
 
 def disagreements(
@@ -188,8 +189,7 @@ class SetConfig(StepOnNode, frozen=True, kw_only=True):
 
     def act(self, facts: Facts, writer: Writer) -> None:
         """In another second than the state that stands was written, so that an answer is known as one."""
-        told = written(facts[NODE], "state")
-        if told is None or not timedelta() <= facts.now - told < _APART:
+        if not self._told_within(facts, _APART):
             self._ask(facts, writer, self.new, facts[SELF].run)
 
     # Back
@@ -241,10 +241,9 @@ class SetConfig(StepOnNode, frozen=True, kw_only=True):
     def _must_wait(self, facts: Facts) -> bool:
         """Until it has ended what it is at: values that change under it may be lost. One that stands still,
         or is gone, is not waited for; nor is a second in which times would be alike."""
-        node = facts[the_GPU_node]
-        told = written(node.view, "state")
-        if told is not None and timedelta() <= facts.now - told < _APART:
+        if self._told_within(facts, _APART):
             return True
+        node = facts[the_GPU_node]
         return node.state in UNDER_WAY and bool(_managers(node)) and not wedge(node, self.timeout)
 
     def _restored(self, facts: Facts) -> bool:
@@ -253,13 +252,19 @@ class SetConfig(StepOnNode, frozen=True, kw_only=True):
         if node.change is not None or not node.ready:
             return False
         found = self._label(facts)
-        if found != self.old:  # another's, whose matter the GPUs are
-            return node.state == SUCCESS and answered(node.view)
+        if found != self.old:  # another's, whose matter the GPUs are; success may still be of what was before
+            return node.state == SUCCESS and answered(node.view) and not self._told_within(facts, _BEGUN)
         if not self.restores:
             return True
         hardware = facts[ON_THE_WAY_BACK.hardware]
         left = disagreements(node, hardware, self.restores, described=self.described, whole=False)
         return node.state == SUCCESS and not any(True for _ in left)
+
+    @staticmethod
+    def _told_within(facts: Facts, span: timedelta) -> bool:
+        """Whether MIG manager's state was written so lately. One from the future is a matter of clocks."""
+        told = written(facts[NODE], "state")
+        return told is not None and timedelta() <= facts.now - told < span
 
     def _lie(self, facts: Facts) -> str:
         """That it says success over what is not so; empty if it does not."""
