@@ -39,8 +39,9 @@ def somebodys_queue(bed: Bed, namespace: str) -> Iterator[Queues]:
     flavor["spec"]["nodeLabels"] = {"kubernetes.io/hostname": bed.node}
     try:
         made.apply(flavor, *made.line("busy", 4, flavor="gpus", resource=GPU))
-        made.apply(*(made.workload(f"train-{number}", "busy", 3, GPU) for number in range(2)))
-        made.admitted("train-0")
+        made.apply(made.workload("train-0", "busy", 3, GPU))
+        made.admitted("train-0")  # before the other is there: of those of one second any may be the first
+        made.apply(made.workload("train-1", "busy", 3, GPU))
         bed.wait(lambda: _settled(made), 60, "the queue's own counts")
         yield made
     finally:

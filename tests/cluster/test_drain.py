@@ -215,7 +215,7 @@ def test_a_killed_drain_is_undone_by_another_process(work: Workloads, drain: Dra
 def test_a_pod_that_ignores_its_end_lets_the_run_time_out(work: Workloads, drain: Drain) -> None:
     work.deployment("deaf", asks=GPU, node=NODE, sigterm="hangs", grace=1)
     work.running("deaf")
-    drain.plan("--last-replica", "--drain-timeout", "8")
+    drain.plan("--last-replica", "--drain-timeout", "20")
     answer = drain.apply()
     assert answer.returncode == 4, answer.stderr
     assert "timed-out" in answer.stdout + answer.stderr
@@ -228,12 +228,14 @@ def test_a_pod_that_ignores_its_end_lets_the_run_time_out(work: Workloads, drain
 def test_a_pod_that_comes_straight_back_stops_the_run(work: Workloads, drain: Drain) -> None:
     work.deployment("tolerant", asks=GPU, node=NODE, tolerations=TOLERANT)
     work.running("tolerant")
+    work.deployment("deaf", asks=GPU, node=NODE, sigterm="hangs", grace=1)  # until the other is back
+    work.running("deaf")
     began = datetime.now(UTC)
     drain.plan("--ignore-returning", "--last-replica")
     answer = drain.apply()
     assert answer.returncode == 4, answer.stderr
     assert "which the plan does not allow" in answer.stderr
-    assert len(evictions(work, began)) == 1
+    assert len(evictions(work, began)) == 2
     assert drain.go_on("undo", answer.stderr).returncode == 0
     assert not drain.cordoned
 
@@ -258,8 +260,8 @@ def queue(bed: Bed, namespace: str) -> Iterator[str]:
         made = {"apiVersion": "kueue.x-k8s.io/v1beta2", **each}
         bed.kubectl("create", "-f", "-", input=json.dumps(made))
     yield "q"
-    bed.kubectl("delete", "clusterqueue", namespace, "--wait=false")
-    bed.kubectl("delete", "resourceflavor", namespace, "--wait=false")
+    bed.kubectl("-n", namespace, "delete", "jobs", "--all")  # their quota keeps the queue
+    bed.kubectl("delete", "clusterqueue,resourceflavor", namespace, "--timeout=120s")
 
 
 def test_a_job_of_kueue_keeps_its_quota_and_waits_elsewhere(

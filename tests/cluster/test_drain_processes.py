@@ -51,7 +51,8 @@ class Drain:
         return self._run("apply", str(self.file), "--yes", *flags)
 
     def _run(self, *arguments: str) -> CompletedProcess[str]:
-        answer = gpuctl.run(*arguments, "--policy", str(self.policy), kubeconfig=self.bed.kubeconfig)
+        flags = ("--probe-timeout", "90s", "--policy", str(self.policy))
+        answer = gpuctl.run(*arguments, *flags, kubeconfig=self.bed.kubeconfig)
         assert answer.returncode == 0, answer.stderr
         return answer
 

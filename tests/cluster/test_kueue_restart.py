@@ -59,6 +59,7 @@ def test_a_stale_ca_is_found_named_and_cured(bed: Bed, kueue: Kueue, tmp_path: P
     # A Deployment's status, which the run believes, counts no pod that is ending.
     bed.wait(lambda: not {*before} & {*kueue.pods()}, 60, "the end of the old pods")
     assert len({each.value for each in kueue.bundles() if each.resource in CONFIGURATIONS}) == 1
+    kueue.wait_healthy()  # the API server looks at Kueue's API service in its own time
     cured = gpuctl.check("kueue-webhooks", kubeconfig=bed.kubeconfig)
     assert cured.found() == set()
 

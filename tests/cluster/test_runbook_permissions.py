@@ -400,7 +400,7 @@ def account(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     refused = ("patch", "node", SPARE, "--type=merge", "--dry-run=server")
     patch = json.dumps({"metadata": {"labels": {"team": "mine"}}})
     bed.wait(
-        lambda: "this account may" in as_it(*refused, "-p", patch, check=False), 30, "the policy to hold"
+        lambda: "this account may" in as_it(*refused, "-p", patch, check=False), 90, "the policy to hold"
     )
     yield file
     rest = (each for each in yaml.safe_load_all(answer.stdout) if each["kind"] != "Namespace")
@@ -525,7 +525,7 @@ def policy_status(bed: Bed, name: str) -> dict[str, Any]:
         found = json.loads(bed.kubectl("get", "validatingadmissionpolicy", name, "-o", "json"))
         return dict(found.get("status", {}))
 
-    bed.wait(lambda: "typeChecking" in status(), 30, f"the types of {name} to be checked")
+    bed.wait(lambda: "typeChecking" in status(), 90, f"the types of {name} to be checked")
     return dict(status()["typeChecking"])
 
 

@@ -70,12 +70,11 @@ class Clients:
 
     def mark(self, pod: Object, sigterm: str | None) -> None:
         """Say who deletes the pod in the end; None: kwok does."""
+        about: Object = {"uid": pod["metadata"]["uid"], "annotations": {stages.SIGTERM: sigterm}}
+        if sigterm is not None:  # as it was seen: a pod that has changed since is seen again
+            about["resourceVersion"] = pod["metadata"]["resourceVersion"]
         with suppress(ApiError):
-            self._node.world.api.patch(
-                _path(pod),
-                {"metadata": {"uid": pod["metadata"]["uid"], "annotations": {stages.SIGTERM: sigterm}}},
-                fieldManager="gpuctl-bed",
-            )
+            self._node.world.api.patch(_path(pod), {"metadata": about}, fieldManager="gpuctl-bed")
 
     def _delete(self, pod: Object) -> None:
         with suppress(ApiError):

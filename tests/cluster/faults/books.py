@@ -153,9 +153,10 @@ class Held(Queue):
 
 
 class Engine(Place):
-    """An engine on a GPU of its own, on the real kubelet: eager, and with graphs again."""
+    """An engine on a GPU of its own, on the real kubelet: eager, and with graphs again. The Deployment
+    controller hears of a run's last write in its own time."""
 
-    book, turned, changes, mark = SWITCH, "set the template", 3, RECREATED_BY
+    book, turned, changes, mark, slack = SWITCH, "set the template", 3, RECREATED_BY, 30.0
     resource = "deployments"
 
     @property
