@@ -282,6 +282,24 @@ def test_a_pod_bound_behind_the_cordon_hampers_change_and_undo(world: MigWorld, 
     assert node.layout == [SEVEN]
 
 
+def test_a_process_that_no_pod_explains_hampers_the_undo(world: MigWorld) -> None:
+    (node,) = world.add(gpu_node("mig-held-back", profiles=[SEVEN]))
+    node.fail_at("apply")
+    ending = person(node).apply(config="all-3g.40gb")
+    assert ending.outcome is Outcome.FAILED
+    node.hold()
+    hampered = person(node).undo(ending.run)
+    assert hampered.outcome is Outcome.FAILED
+    assert "that no pod explains holds a GPU" in hampered.why
+    assert raw(node)["metadata"]["labels"][CONFIG] == "all-3g.40gb", "nothing is asked for"
+    out_of_service(node)
+
+    node.let_go()
+    undone = person(node).undo(ending.run)
+    assert undone.outcome is Outcome.REVERTED, undone
+    in_service(node, "all-1g.10gb")
+
+
 def test_the_label_changed_by_another_stops_the_run(world: MigWorld) -> None:
     (node,) = world.add(gpu_node("mig-foreign", profiles=[SEVEN]))
     gate = node.stop_before("apply")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -43,16 +43,19 @@ def _asked(view: NodeView, run: str) -> bool:
 def the_node_to_look_into(
     view: NodeView, pods: Each[Ref, GpuPod], now: datetime, self: Self
 ) -> Collection[Target]:
-    """By pods that see the host's processes: to others nvidia-smi shows none, whatever runs there. And not
-    while this run's change is under way: nvidia-smi would be in its way."""
-    if _asked(view, self.run):
-        return ()
+    """Not while this run's change is under way: nvidia-smi would be in its way."""
+    return () if _asked(view, self.run) else (seeing_processes(view, pods, now),)
+
+
+def seeing_processes(view: NodeView, pods: Each[Ref, GpuPod], now: datetime) -> Target:
+    """A node, to be looked into by pods that see the host's processes: to others nvidia-smi shows none,
+    whatever runs there."""
     there = tuple(pod for pod in pods if not pod.over)
     seeing = {(pod.metadata.namespace, pod.metadata.name) for pod in there if pod.spec.host_pid}
     around = Around(Known({view.metadata.name: there}), _NOT_READ, _NOT_READ, _NOT_READ, now)
     target = target_of(Node(view, around))
     places = tuple(place for place in target.places if (place.namespace, place.pod) in seeing)
-    return (replace(target, places=places),)
+    return replace(target, places=places)
 
 
 def processes_on(on: Fact[Collection[Target]]) -> Fact[tuple[Process, ...]]:
@@ -100,21 +103,51 @@ def _detailed(details: State[Each[str, Detail]], node: str) -> Iterator[Process]
         yield from gpu.processes
 
 
-PROCESSES: Final = processes_on(the_node_to_look_into)
+@dataclass(frozen=True, eq=False)
+class Lasting:
+    """Two looks for processes: the second a while later, where the first found any. One that stays belongs to
+    no pod that has just ended."""
+
+    first: Fact[tuple[Process, ...]]
+    later: Fact[tuple[Process, ...]]
+
+    def stay(self, facts: Facts) -> tuple[Process, ...]:
+        """Those that both looks have seen; none where either could not look."""
+        first, later = facts.state(self.first), facts.state(self.later)
+        if not isinstance(first, Known) or not isinstance(later, Known):
+            return ()
+        before = {(each.gpu, each.pid) for each in first.value}
+        return tuple(each for each in later.value if (each.gpu, each.pid) in before)
 
 
-@given(the_node_to_look_into, PROCESSES)
-def the_node_if_it_is_busy(targets: Collection[Target], processes: tuple[Process, ...]) -> Collection[Target]:
-    return targets if processes else ()
+def lasting_processes_on(on: Fact[Collection[Target]]) -> Lasting:
+    """Declares both looks."""
+    first = processes_on(on)
+
+    @given(on, first)
+    def the_node_if_it_is_busy(
+        targets: Collection[Target], processes: tuple[Process, ...]
+    ) -> Collection[Target]:
+        return targets if processes else ()
+
+    return Lasting(first, processes_on(Later(the_node_if_it_is_busy, AGAIN_AFTER)))
 
 
-STILL_THERE: Final = processes_on(Later(the_node_if_it_is_busy, AGAIN_AFTER))
+LASTING: Final = lasting_processes_on(the_node_to_look_into)
+PROCESSES: Final = LASTING.first
 
 
 def shown(processes: Collection[Process]) -> str:
     """`4711 (python) on GPU-…`."""
     return listed(
         [f"{each.pid} ({each.name or 'of no name'}) on {each.gpu or 'a GPU'}" for each in processes]
+    )
+
+
+def held_by(processes: Collection[Process], node: str) -> str:
+    """That processes hold GPUs where no pod does; empty without any."""
+    return (
+        f"a process that no pod explains holds a GPU of node {node}: {shown(processes)}" if processes else ""
     )
 
 
@@ -141,7 +174,7 @@ class Idle(StepOnNode, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Fact[Any], ...]:
-        return (NODE, SELF, PODS, CLAIMS, PROCESSES, STILL_THERE)
+        return (NODE, SELF, PODS, CLAIMS, PROCESSES, LASTING.later)
 
     @property
     def rules(self) -> frozenset[Any]:
@@ -157,14 +190,7 @@ class Idle(StepOnNode, frozen=True, kw_only=True):
     def stuck(self, facts: Facts) -> str:
         if self._holders(facts):
             return self.replaced(facts)
-        before = {(each.gpu, each.pid) for each in facts[PROCESSES]}
-        later = facts.state(STILL_THERE)
-        if not before or not isinstance(later, Known):
-            return self.replaced(facts)
-        stay = [each for each in later.value if (each.gpu, each.pid) in before]
-        return (
-            f"a process that no pod explains holds a GPU of node {self.node}: {shown(stay)}" if stay else ""
-        )
+        return self.replaced(facts) or held_by(LASTING.stay(facts), self.node)
 
     def progress(self, facts: Facts) -> str:
         found = self._holders(facts)

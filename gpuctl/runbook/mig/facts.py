@@ -26,9 +26,14 @@ from gpuctl.nvidia.operands import MANAGER, operand_of
 from gpuctl.nvidia.parted import Part
 from gpuctl.nvidia.selection import Selection, selected
 from gpuctl.runbook.drain.candidates import Scope
-from gpuctl.runbook.drain.idle import ASKED_BY, the_node_to_look_into
+from gpuctl.runbook.drain.idle import (
+    ASKED_BY,
+    lasting_processes_on,
+    seeing_processes,
+    the_node_to_look_into,
+)
 from gpuctl.runbook.mig.change import MigChange, Wish, change_of, means_of, wishes
-from gpuctl.runbook.target import NODE, OPTIONS, TARGET
+from gpuctl.runbook.target import NODE, OPTIONS, SELF, TARGET, Self
 
 SET_BY: Final = ASKED_BY
 BACK: Final = ":undo"  # what the mark ends with while the run takes its change back
@@ -181,6 +186,19 @@ def the_node_on_its_way_back(node: Node) -> Collection[Target]:
 
 
 ON_THE_WAY_BACK: Final = silicon(the_node_on_its_way_back)
+
+
+@given(NODE, PODS, NOW, SELF, the_GPU_node)
+def the_node_before_its_way_back(
+    view: NodeView, pods: Each[Ref, GpuPod], now: datetime, self: Self, node: Node
+) -> Collection[Target]:
+    """Once MIG manager has ended what this run asked for: any sooner, nvidia-smi would be in its way."""
+    asked = self.run != "" and view.metadata.annotations.get(SET_BY) == self.run
+    ended = node.state in (SUCCESS, FAILED) and answered(view) and node.change is None
+    return (seeing_processes(view, pods, now),) if asked and ended and node.ready else ()
+
+
+BEFORE_THE_WAY_BACK: Final = lasting_processes_on(the_node_before_its_way_back)
 
 
 # The same once more, a while later

@@ -23,12 +23,13 @@ from gpuctl.runbook.drain.candidates import DrainRules, listed
 from gpuctl.runbook.drain.cordon import OnNode as StepOnNode
 from gpuctl.runbook.drain.cordon import annotated
 from gpuctl.runbook.drain.draining import CLAIMS, PODS, candidates
-from gpuctl.runbook.drain.idle import holders
+from gpuctl.runbook.drain.idle import held_by, holders
 from gpuctl.runbook.mig.change import Wish, fits, layout, unlike
 from gpuctl.runbook.mig.facts import (
     AGAIN_AFTER,
     AT_REST,
     BACK,
+    BEFORE_THE_WAY_BACK,
     IN_DOUBT,
     LATER,
     ON_THE_WAY_BACK,
@@ -163,7 +164,8 @@ class SetConfig(StepOnNode, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Fact[Any], ...]:
-        return (NODE, SELF, the_GPU_node, ON_THE_WAY_BACK.hardware, PODS, CLAIMS)
+        back = (ON_THE_WAY_BACK.hardware, BEFORE_THE_WAY_BACK.first, BEFORE_THE_WAY_BACK.later)
+        return (NODE, SELF, the_GPU_node, *back, PODS, CLAIMS)
 
     # Forward
 
@@ -212,6 +214,7 @@ class SetConfig(StepOnNode, frozen=True, kw_only=True):
             held = self._holders(facts)
             if held:
                 return f"GPUs of node {self.node} are in use by {held}, and can't be sliced back meanwhile"
+            return held_by(BEFORE_THE_WAY_BACK.stay(facts), self.node)
         return ""
 
     def undo(self, facts: Facts, writer: Writer) -> None:

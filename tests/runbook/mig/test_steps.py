@@ -3,6 +3,7 @@ lie does not bring through."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from gpuctl.runbook.step import Step
 from gpuctl.runbook.writer import Conflict
 from tests.builders.gpus import SEVEN
 from tests.cluster.bed.simulated import gpu_node
+from tests.cluster.standins.state import Process
 from tests.runbook.mig.mig_scenes import BOOT, NAME, RUN, UID, MigScene, holder, job, operands, scene, stamp
 
 OLD, NEW = "all-1g.10gb", "all-3g.40gb"
@@ -527,6 +529,32 @@ def test_gpus_in_use_hamper_the_way_back() -> None:
     found = changed().add(holder(), job())
     assert "are in use by team-a/train-0" in hampered(SET, found)
     assert hampered(msgspec.structs.replace(SET, restores=()), found) == ""
+
+
+def with_a_process(found: MigScene) -> MigScene:
+    """One of no pod holds a GPU of it."""
+    held = Process(gpu=0, pid=4711, name="python", memory=1024, gi=1, ci=0)
+    states = {**found.states, NAME: replace(found.states[NAME], processes=(held,))}
+    return replace(found, states=states)
+
+
+def test_a_process_that_no_pod_explains_hampers_the_way_back() -> None:
+    found = with_a_process(changed())
+    assert "a process that no pod explains holds a GPU of node gpu-1: 4711 (python)" in hampered(SET, found)
+    assert "4711 (python)" in hampered(SET, state(found, "failed", 50))
+    assert hampered(msgspec.structs.replace(SET, restores=()), found) == ""
+
+
+def test_a_process_that_ends_by_itself_hampers_nothing() -> None:
+    assert hampered(SET, replace(with_a_process(changed()), later=changed())) == ""
+
+
+def test_nobody_looks_for_processes_while_mig_manager_may_be_at_work() -> None:
+    """Before it has answered this run, or once it is asked for the way back."""
+    assert hampered(SET, with_a_process(asked())) == ""
+    assert hampered(SET, with_a_process(state(asked(), "pending", 10))) == ""
+    going = undo(SET, changed()).labelled({CONFIG: OLD}, "gpuctl", 130)
+    assert hampered(SET, with_a_process(going)) == ""
 
 
 def test_a_failure_on_the_way_back_is_named() -> None:
