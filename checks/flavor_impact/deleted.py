@@ -56,17 +56,15 @@ def _in_use(flavor: Flavor, since: timedelta) -> Finding:
         object=flavor.ref,
         message=(
             f"ResourceFlavor {flavor.name} was deleted {span(since)} ago, and {queues(flavor)} to it: it "
-            "works on, "
-            "the deletion can't be undone, and the flavor goes at the edit that drops the last reference"
-            f"{concerned(flavor)}"
+            "works on, the deletion can't be undone, and the flavor goes at the edit that drops the last "
+            f"reference{concerned(flavor)}"
         ),
         evidence=(*deletion(flavor), *references(flavor)),
         look=get(flavor.ref),
         remedy=(
             f"make a flavor of another name with the same spec, put it in the place of {flavor.name} in "
-            f"{counted(len(flavor.queues), 'ClusterQueue')}, and let the old one go (`gpuctl explain "
-            "RFI001` has the "
-            "commands); never strip the finalizer; risk: none for what runs, it is not evicted"
+            f"{counted(len(flavor.queues), 'ClusterQueue')}, and let the old one go (`gpuctl explain RFI001` "
+            "has the commands); never strip the finalizer; risk: none for what runs, it is not evicted"
         ),
     )
 
@@ -82,8 +80,7 @@ def _stuck(flavor: Flavor, since: timedelta, managers: State[Each[Ref, Manager]]
         object=flavor.ref,
         message=(
             f"ResourceFlavor {flavor.name} was deleted {span(since)} ago, no ClusterQueue refers to it, and "
-            "it "
-            f"stays: {_keeper(silent) if kueues else 'finalizers of others keep it: ' + ', '.join(others)}"
+            f"it stays: {_keeper(silent) if kueues else 'finalizers of others keep it: ' + ', '.join(others)}"
         ),
         evidence=(*deletion(flavor), *references(flavor), *_of_manager(silent)),
         look=get(flavor.ref),

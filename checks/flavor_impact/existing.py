@@ -55,8 +55,7 @@ def _missing(of: Reliance, known: list[str]) -> Finding:
         evidence=(Evidence(of.ref, "", "does not exist"), *references(of)),
         look="kubectl get resourceflavors.kueue.x-k8s.io",
         remedy=(
-            f"create the flavor, or correct the name (there are: {some(sorted(known)) or 'none'}); "
-            "risk: "
+            f"create the flavor, or correct the name (there are: {some(sorted(known)) or 'none'}); risk: "
             "what waits is then admitted at once"
         ),
         cause=f"{of.ref} does not exist",
@@ -86,16 +85,14 @@ def _unprotected(flavor: Flavor) -> Finding:
         code=codes.UNPROTECTED,
         object=flavor.ref,
         message=(
-            f"Only {cohorts(flavor)} quota of ResourceFlavor {flavor.name}, and no ClusterQueue "
-            "refers to "
+            f"Only {cohorts(flavor)} quota of ResourceFlavor {flavor.name}, and no ClusterQueue refers to "
             "it: nobody can use that quota, and a deletion of the flavor takes effect at once"
         ),
         evidence=tuple(references(flavor)),
         look="kubectl get clusterqueues.kueue.x-k8s.io,cohorts.kueue.x-k8s.io -o yaml",
         remedy=(
-            "name the flavor in a ClusterQueue of the cohort (nominalQuota 0 is enough to borrow), or "
-            "remove it "
-            "from the Cohort; risk: none for what runs"
+            "name the flavor in a ClusterQueue of the cohort (nominalQuota 0 is enough to borrow), or remove "
+            "it from the Cohort; risk: none for what runs"
         ),
     )
 
@@ -105,9 +102,8 @@ def _no_finalizer(flavor: Flavor) -> Finding:
         code=codes.NO_FINALIZER,
         object=flavor.ref,
         message=(
-            f"ResourceFlavor {flavor.name} lacks the finalizer {FINALIZER}: a deletion takes effect at "
-            "once, and "
-            f"then {some(each.metadata.name for each in flavor.queues)} admit nothing{concerned(flavor)}"
+            f"ResourceFlavor {flavor.name} lacks the finalizer {FINALIZER}: a deletion takes effect at once, "
+            f"and then {some(each.metadata.name for each in flavor.queues)} admit nothing{concerned(flavor)}"
         ),
         evidence=(
             Evidence(
@@ -117,8 +113,7 @@ def _no_finalizer(flavor: Flavor) -> Finding:
         ),
         look=get(flavor.ref),
         remedy=(
-            "see what `gpuctl check kueue-webhooks` says: the mutating webhook sets it at creation, and "
-            "the manager "
-            "afterwards; risk: none"
+            "see what `gpuctl check kueue-webhooks` says: the mutating webhook sets it at creation, and the "
+            "manager afterwards; risk: none"
         ),
     )

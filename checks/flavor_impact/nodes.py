@@ -108,8 +108,7 @@ def _remedy(flavor: Flavor, *, on_purpose: bool) -> str:
         )
     return (
         "bring a node back, or give the flavor the tolerations that its nodes' taints ask for; what the "
-        "nodes offer "
-        "is told by `gpuctl check mig-consistency`; risk: none for what runs"
+        "nodes offer is told by `gpuctl check mig-consistency`; risk: none for what runs"
     )
 
 
@@ -142,9 +141,8 @@ def _shared(group: Sequence[Flavor], resource: str) -> Finding:
         code=codes.SHARED,
         object=first.ref,
         message=(
-            f"ResourceFlavors {names} give out {resource} of the same nodes: what one of them has left, "
-            "pods of "
-            "another may hold, and the loss of one is not the loss of its nodes"
+            f"ResourceFlavors {names} give out {resource} of the same nodes: what one of them has left, pods "
+            "of another may hold, and the loss of one is not the loss of its nodes"
         ),
         evidence=tuple(Evidence(each.ref, ".spec.nodeLabels", _labels(each)) for each in group),
         look=get(first.ref),

@@ -126,8 +126,8 @@ def _several(registration: Registration, bundle: Bundle) -> Fault:
 
 def _described(certificate: Certificate) -> str:
     return (
-        f"{certificate.subject} SHA-256 {certificate.short}…, "
-        f"valid {certificate.not_before:%Y-%m-%d %H:%M} to {certificate.not_after:%Y-%m-%d %H:%M}"
+        f"{certificate.subject} SHA-256 {certificate.short}…, valid {certificate.not_before:%Y-%m-%d %H:%M} "
+        f"to {certificate.not_after:%Y-%m-%d %H:%M}"
     )
 
 

@@ -57,9 +57,9 @@ def _unverified(service: APIService, flaw: str, available: Condition | None) -> 
         evidence=(Evidence(service.ref, ".spec.caBundle", flaw), *_condition(service, available)),
         look=get(service.ref),
         remedy=(
-            "see why cert-manager does not inject its Certificate "
-            "(annotation cert-manager.io/inject-ca-from), then renew it with `cmctl renew`; "
-            "where Kueue makes its own certificates, apply the manifests again; risk: none"
+            "see why cert-manager does not inject its Certificate (annotation "
+            "cert-manager.io/inject-ca-from), then renew it with `cmctl renew`; where Kueue makes its own "
+            "certificates, apply the manifests again; risk: none"
         ),
         cause="visibility API can't be verified",
     )

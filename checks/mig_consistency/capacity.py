@@ -49,8 +49,8 @@ def healthy_devices(node: Node) -> Iterator[Finding]:
         object=node.ref,
         message=(
             f"{'; '.join(f'{gap.found} of {gap.wanted} {gap.name}' for gap in gaps)} can be allocated on "
-            f"{node.ref}: "
-            "the device plugin holds the rest for unhealthy (after an XID error), and never takes that back"
+            f"{node.ref}: the device plugin holds the rest for unhealthy (after an XID error), and never "
+            "takes that back"
         ),
         evidence=(*capacity(node, [gap.name for gap in gaps]), reads(node)),
         look=f"kubectl describe node {node.name}; {run(node, '-q -d ECC,PAGE_RETIREMENT')}",
@@ -127,8 +127,7 @@ def _unlike(node: Node, gaps: Sequence[Gap], told: str, evidence: tuple[Evidence
         object=node.ref,
         message=(
             f"{node.ref} offers {less}: pods wait for devices that are there, or are sent to such as are "
-            "not. The "
-            "device plugin lists devices at its start only"
+            "not. The device plugin lists devices at its start only"
         ),
         evidence=(*capacity(node, [gap.name for gap in gaps]), *evidence, reads(node)),
         look=show(node),
@@ -144,16 +143,14 @@ def _stale(node: Node, gaps: Sequence[Gap], why: str, evidence: tuple[Evidence, 
         code=codes.STALE,
         object=node.ref,
         message=(
-            f"{node.ref} still offers {more}, and {why}: the kubelet kept what the device plugin "
-            "registered before. "
-            "Pods that get one fail to start"
+            f"{node.ref} still offers {more}, and {why}: the kubelet kept what the device plugin registered "
+            "before. Pods that get one fail to start"
         ),
         evidence=(*capacity(node, [gap.name for gap in gaps]), *evidence, reads(node)),
         look=show(node),
         remedy=(
-            f"{reread(node)}. If the old names stay, restart the kubelet on a drained node (risk: the "
-            "node is not "
-            "Ready for a moment); don't delete the kubelet's files"
+            f"{reread(node)}. If the old names stay, restart the kubelet on a drained node (risk: the node "
+            "is not Ready for a moment); don't delete the kubelet's files"
         ),
         runbook=RELISTS,
         cause=f"{kind_of(node)}|{more}",

@@ -65,9 +65,8 @@ def _no_such(node: Node, selection: Selection) -> Finding:
         code=codes.NO_SUCH_CONFIG,
         object=node.ref,
         message=(
-            f"{node.ref} asks for MIG configuration {node.config}, which {source} does not have: MIG "
-            "manager can "
-            "only fail"
+            f"{node.ref} asks for MIG configuration {node.config}, which {source} does not have: MIG manager "
+            "can only fail"
         ),
         evidence=(
             label(node, CONFIG),
@@ -124,8 +123,7 @@ def _cannot(looked: Looked, selection: Selection, names: tuple[str, ...]) -> Fin
         object=node.ref,
         message=(
             f"Configuration {node.config} of {node.ref} asks for {', '.join(names)}, which its {gpu.name} "
-            "can't "
-            "have: names of profiles differ between cards, and with the driver. Its state is "
+            "can't have: names of profiles differ between cards, and with the driver. Its state is "
             f"{node.state or 'absent'}"
         ),
         evidence=(
@@ -160,8 +158,7 @@ def _not_as_configured(looked: Looked, selection: Selection, odd: tuple[Differen
         object=node.ref,
         message=(
             f"{len(odd)} of {len(looked.hardware.gpus)} GPUs of {node.ref} are not as configuration "
-            f"{node.config} "
-            f"wants them ({parts}), while {says}: {why}"
+            f"{node.config} wants them ({parts}), while {says}: {why}"
         ),
         evidence=(
             label(node, CONFIG),

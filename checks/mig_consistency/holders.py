@@ -41,9 +41,8 @@ def _not_offered(node: Node, pod: GpuPod, gone: list[str]) -> Finding:
         code=codes.VANISHED,
         object=pod.ref,
         message=(
-            f"{pod.ref} runs on {node.ref} with {names}, which the node does not offer any more: the "
-            "device is gone, "
-            "or is about to be given to another"
+            f"{pod.ref} runs on {node.ref} with {names}, which the node does not offer any more: the device "
+            "is gone, or is about to be given to another"
         ),
         evidence=(
             Evidence(pod.ref, ".spec.containers[*].resources", names),
@@ -82,8 +81,7 @@ def _vanished(looked: Looked, held: Held, pod: Ref) -> Finding:
         object=pod,
         message=(
             f"Container {held.container} of {pod} on {node.ref} holds {held.device}, which does not exist "
-            "any more: "
-            "the GPU was sliced anew under it"
+            "any more: the GPU was sliced anew under it"
         ),
         evidence=(
             Evidence(node.ref, "kubelet_internal_checkpoint", f"{held.resource}: {held.device}"),

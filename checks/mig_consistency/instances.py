@@ -52,9 +52,8 @@ def _pending(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
         code=codes.MODE_PENDING,
         object=node.ref,
         message=(
-            f"A change of MIG mode waits for a reset on {node.ref} ({what}): until then configurations "
-            "fail, mostly "
-            f"because a process holds the GPU.{outside}"
+            f"A change of MIG mode waits for a reset on {node.ref} ({what}): until then configurations fail, "
+            f"mostly because a process holds the GPU.{outside}"
         ),
         evidence=(*(smi(looked, "--query-gpu", f"{gpu}: {gpu.mode}, pending {gpu.pending}") for gpu in gpus),
                   reads(looked)),
@@ -147,15 +146,13 @@ def _no_compute(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
         object=node.ref,
         message=(
             f"GPU instances without a compute instance on {node.ref} ({what}): their memory is taken, and "
-            "nothing "
-            "can run in it"
+            "nothing can run in it"
         ),
         evidence=tuple(smi(looked, "mig -lgi, -lci", f"{gpu}: {_instances(gpu)}") for gpu in gpus),
         look=f"{run(node, 'mig -lgi')}; {run(node, 'mig -lci')}",
         remedy=(
             f"if MIG manager made them, {retry(node)}; by hand, `nvidia-smi mig -cci -gi ID` makes one "
-            "(risk: none), "
-            f"then {reread(node)}"
+            f"(risk: none), then {reread(node)}"
         ),
         runbook=RECOVERS,
         cause=f"{kind_of(node)}|{what}",
@@ -182,16 +179,14 @@ def _not_whole(looked: Looked, gpus: Sequence[Gpu]) -> Finding:
         code=codes.NOT_WHOLE,
         object=node.ref,
         message=(
-            f"MIG devices on {node.ref} are only parts of their GPU instances ({names}): the device "
-            "plugin does not "
-            "offer such, and their compute slices are lost to the cluster"
+            f"MIG devices on {node.ref} are only parts of their GPU instances ({names}): the device plugin "
+            "does not offer such, and their compute slices are lost to the cluster"
         ),
         evidence=tuple(smi(looked, "-L", f"{gpu}: {gpu.layout}") for gpu in gpus),
         look=run(node),
         remedy=(
-            "make one compute instance over all of each GPU instance: on a drained GPU destroy and make "
-            "them with "
-            f"`nvidia-smi mig -dci` and `-cci`, or {retry(node)}"
+            "make one compute instance over all of each GPU instance: on a drained GPU destroy and make them "
+            f"with `nvidia-smi mig -dci` and `-cci`, or {retry(node)}"
         ),
         runbook=RECOVERS,
         cause=f"{kind_of(node)}|{names}",

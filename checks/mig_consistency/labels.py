@@ -44,15 +44,13 @@ def discovered_labels(node: Node) -> Iterator[Finding]:
         object=node.ref,
         message=(
             f"{', '.join(names)} on {node.ref} was not written by GPU feature discovery ({why}): labels "
-            "describe "
-            "MIG devices, they don't make them"
+            "describe MIG devices, they don't make them"
         ),
         evidence=(*(label(node, name) for name in names), label(node, "nvidia.com/mig.strategy")),
         look=show(node),
         remedy=(
-            f"remove them: `kubectl label node NODE {' '.join(f'{name}-' for name in names)}`; to "
-            "slice GPUs, "
-            "set nvidia.com/mig.config; risk: pods that select by these labels find no node"
+            f"remove them: `kubectl label node NODE {' '.join(f'{name}-' for name in names)}`; to slice "
+            "GPUs, set nvidia.com/mig.config; risk: pods that select by these labels find no node"
         ),
         cause=f"{node.strategy}|{','.join(names)}",
     )
@@ -79,8 +77,7 @@ def true_labels(looked: Looked) -> Iterator[Finding]:
         object=node.ref,
         message=(
             f"Labels of {node.ref} do not describe its GPUs{says}: {'; '.join(str(gap) for gap in gaps)}. "
-            "The "
-            "scheduler sends pods by what is not there"
+            "The scheduler sends pods by what is not there"
         ),
         evidence=(
             *(label(node, gap.name) for gap in gaps),

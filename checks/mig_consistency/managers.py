@@ -130,9 +130,8 @@ def _not_running(node: Node, operand: Operand, of: OperandSet, pods: tuple[GpuPo
         if pods
         else f"kubectl -n {of.ref.namespace} describe daemonset {of.ref.name}",
         remedy=(
-            "read its log: the device plugin and GPU feature discovery end at once where the layout does "
-            "not fit "
-            "the strategy"
+            "read its log: the device plugin and GPU feature discovery end at once where the layout does not "
+            "fit the strategy"
             if pods
             else "see why the DaemonSet makes no pod there: taints, resources of the node, the operator's log"
         ),

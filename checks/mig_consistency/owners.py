@@ -30,9 +30,8 @@ def known_owner(node: Node) -> Iterator[Finding]:
         code=codes.OTHER_OWNER,
         object=node.ref,
         message=(
-            f"{owner.name} decides the geometry of GPUs on {node.ref}, not MIG manager: labels, capacity "
-            "and layout "
-            f"are judged {rule}"
+            f"{owner.name} decides the geometry of GPUs on {node.ref}, not MIG manager: labels, capacity and "
+            f"layout are judged {rule}"
         ),
         evidence=(Evidence(node.ref, "", owner.how),),
         look=show(node),

@@ -39,8 +39,7 @@ def _left(node: Node) -> Finding:
         object=node.ref,
         message=(
             f"{names} are {first} on {node.ref}, {age(since, node.around.now)}, while no change is under "
-            "way: "
-            "the node offers no GPU to new pods, and nobody watches those it has"
+            "way: the node offers no GPU to new pods, and nobody watches those it has"
         ),
         evidence=(
             *(label(node, name) for name in node.paused),
@@ -48,8 +47,7 @@ def _left(node: Node) -> Finding:
         ),
         look=show(node),
         remedy=(
-            f"once the driver is loaded again, `kubectl label node NODE --overwrite {undo}`; risk: "
-            "none if "
+            f"once the driver is loaded again, `kubectl label node NODE --overwrite {undo}`; risk: none if "
             "the upgrade is over"
             if upgrade
             else retry(node)

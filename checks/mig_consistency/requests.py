@@ -134,9 +134,8 @@ def _not_offered(pod: Ref, name: str, supply: Supply) -> Finding:
         evidence=(Evidence(pod, ".spec.containers[*].resources", name),),
         look=f"kubectl -n {pod.namespace} describe pod {pod.name}",
         remedy=(
-            "ask for a resource that nodes offer "
-            f"({', '.join(like[:8]) or 'there is none of this vendor'}), or "
-            "slice a node so that it offers this one"
+            f"ask for a resource that nodes offer ({', '.join(like[:8]) or 'there is none of this vendor'}), "
+            "or slice a node so that it offers this one"
             f"{f' (`gpuctl explain {RECONFIGURES}`)' if name.startswith(MIG) else ''}{waived}"
         ),
         mark=name,
@@ -206,15 +205,13 @@ def legal_sharing(node: Node) -> Iterator[Finding]:
         object=node.ref,
         message=(
             f"{node.ref} shares MIG devices by MPS, which is not supported on MIG: feature discovery and "
-            "plugin "
-            "refuse it. Time-slicing on MIG is supported, without isolation between those that share"
+            "plugin refuse it. Time-slicing on MIG is supported, without isolation between those that share"
         ),
         evidence=tuple(label(node, name) for name in (*on_mig, "nvidia.com/mps.capable")),
         look=show(node),
         remedy=(
             "use time-slicing in the device plugin's configuration, or MPS on GPUs with MIG off; risk: "
-            "plugin pods "
-            "start anew"
+            "plugin pods start anew"
         ),
         cause=kind_of(node),
         severity=Severity.ERROR,

@@ -51,16 +51,15 @@ def _failed(node: Node) -> Finding:
         code=codes.FAILED,
         object=node.ref,
         message=(
-            f"MIG manager failed to make configuration {node.config or '(none)'} on {node.ref}: the "
-            "layout may "
-            f"be cleared or half made, and nothing tries again by itself{paused}"
+            f"MIG manager failed to make configuration {node.config or '(none)'} on {node.ref}: the layout "
+            f"may be cleared or half made, and nothing tries again by itself{paused}"
         ),
         evidence=(label(node, STATE), label(node, CONFIG)),
         look=logs(node, MANAGER),
         remedy=(
             "read the log for the cause (a name that does not exist, a GPU in use, a mode that needs a "
-            "reboot, "
-            f"a GPU that the configuration does not cover), put it right, then {retry(node)}; {KEEP_OFF}"
+            f"reboot, a GPU that the configuration does not cover), put it right, then {retry(node)}; "
+            f"{KEEP_OFF}"
         ),
         runbook=RECOVERS,
         cause=kind_of(node),
@@ -83,8 +82,8 @@ def _stuck(node: Node, code: Code) -> Finding:
         look=logs(node, MANAGER),
         remedy=(
             f"{RECOVER}, or unguarded `{restart(node, MANAGER)}`: at its start it runs the whole check and "
-            "sets the labels right; risk: "
-            "if GPUs are in use it fails, and a change of mode may reset every GPU of the node"
+            "sets the labels right; risk: if GPUs are in use it fails, and a change of mode may reset every "
+            "GPU of the node"
             if code is codes.STUCK_PENDING
             else "see on the machine's console why it does not come up; once it is Ready: "
             f"{RECOVER}; a guest of a hypervisor may need to be started anew from outside"
@@ -101,9 +100,8 @@ def _said(node: Node, *, wedged: bool) -> str:
     what = f"MIG manager's state on {node.ref} is {node.state}, {how_long}"
     if wedged:
         return (
-            f"{what}, and {len(node.paused)} operands are paused: the manager is wedged, and the node "
-            "offers no "
-            "GPU until somebody restarts it"
+            f"{what}, and {len(node.paused)} operands are paused: the manager is wedged, and the node offers "
+            "no GPU until somebody restarts it"
         )
     return f"{what}: the change to {node.config or '(none)'} does not come to an end"
 

@@ -53,9 +53,8 @@ def _invalid(node: Node) -> Finding:
         code=codes.INVALID,
         object=node.ref,
         message=(
-            f"Strategy single can't describe the GPUs of {node.ref}: it is labelled …-MIG-INVALID and "
-            "offers no "
-            "GPU, whatever MIG manager's state says. GPUs differ in MIG mode or profile, or one is empty"
+            f"Strategy single can't describe the GPUs of {node.ref}: it is labelled …-MIG-INVALID and offers "
+            "no GPU, whatever MIG manager's state says. GPUs differ in MIG mode or profile, or one is empty"
         ),
         evidence=(
             label(node, "nvidia.com/gpu.product"),
@@ -86,8 +85,7 @@ def _does_not_fit(looked: Looked, why: str) -> Finding:
         look=run(node),
         remedy=(
             "use strategy mixed (`kubectl patch clusterpolicy …` with spec.mig.strategy; risk: resource "
-            "names "
-            "change for every pod), or select a configuration with one profile for all GPUs"
+            "names change for every pod), or select a configuration with one profile for all GPUs"
         ),
         cause=f"{kind_of(node)}|{why}",
     )
@@ -99,16 +97,14 @@ def _two_strategies(node: Node, configured: str) -> Finding:
         code=codes.STRATEGY,
         object=node.ref,
         message=(
-            f"{node.ref} is labelled for MIG strategy {labelled}, while {configured} is configured: "
-            "labels and "
-            "resources are made by different rules"
+            f"{node.ref} is labelled for MIG strategy {labelled}, while {configured} is configured: labels "
+            "and resources are made by different rules"
         ),
         evidence=(label(node, "nvidia.com/mig.strategy"), Evidence(node.ref, "MIG_STRATEGY", configured)),
         look=show(node),
         remedy=(
             "restart device plugin and GPU feature discovery, so that both take the configured strategy; "
-            "risk: "
-            "names of resources change"
+            "risk: names of resources change"
         ),
         mark=configured,
         cause=f"{labelled}|{configured}",

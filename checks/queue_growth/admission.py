@@ -44,11 +44,9 @@ def _late(line: Line, name: str, workloads: Sequence[Workload]) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} "
-            f"{verb(len(workloads), 'has', 'have')} quota of "
-            "ClusterQueue "
-            f"{line.name} and {verb(len(workloads), 'waits', 'wait')} for AdmissionCheck {name}, the oldest "
-            f"({_named(first)}) for "
-            f"{span(age(reserved_at(first), line.scene.now))}"
+            f"{verb(len(workloads), 'has', 'have')} quota of ClusterQueue {line.name} and "
+            f"{verb(len(workloads), 'waits', 'wait')} for AdmissionCheck {name}, the oldest "
+            f"({_named(first)}) for {span(age(reserved_at(first), line.scene.now))}"
         ),
         evidence=(Evidence(first.ref, f'.status.admissionChecks[?(@.name=="{name}")]', says),),
         look=f"{describe(first.ref)}; kubectl describe admissionchecks.kueue.x-k8s.io {name}",
@@ -78,9 +76,8 @@ def _often(line: Line, workloads: Sequence[Workload]) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} in ClusterQueue "
-            f"{line.name} "
-            f"{verb(len(workloads), 'keeps', 'keep')} coming back to the queue, {_named(worst)} for the "
-            f"{_returns(worst)}. time" + (f": {evicted.reason}" if evicted else "")
+            f"{line.name} {verb(len(workloads), 'keeps', 'keep')} coming back to the queue, {_named(worst)} "
+            f"for the {_returns(worst)}. time" + (f": {evicted.reason}" if evicted else "")
         ),
         evidence=(
             Evidence(worst.ref, ".status.requeueState.count", str(_returns(worst))),
@@ -116,9 +113,8 @@ def _deactivated(line: Line, workloads: Sequence[Workload]) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(len(workloads), 'Workload')} of {some(_namespaces(workloads))} in ClusterQueue "
-            f"{line.name} "
-            f"{verb(len(workloads), 'was', 'were')} deactivated and not tried again, such as {_named(first)}"
-            + (f": {evicted.reason}" if evicted else "")
+            f"{line.name} {verb(len(workloads), 'was', 'were')} deactivated and not tried again, such as "
+            f"{_named(first)}" + (f": {evicted.reason}" if evicted else "")
         ),
         evidence=(
             Evidence(first.ref, ".spec.active", "false"),

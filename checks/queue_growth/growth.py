@@ -42,8 +42,8 @@ def _finding(diagnosed: Diagnosed, past: Backlog, severity: Severity) -> Finding
         object=line.queue.ref,
         message=(
             f"{counted(past.waiting, 'Workload')} {verb(past.waiting, 'waits', 'wait')} in ClusterQueue "
-            f"{line.name}, the oldest for "
-            f"{span(past.oldest)}; {_last(line, past)}; {_why(diagnosed)}{sentence(diagnosed.hurt)}"
+            f"{line.name}, the oldest for {span(past.oldest)}; {_last(line, past)}; "
+            f"{_why(diagnosed)}{sentence(diagnosed.hurt)}"
         ),
         evidence=(
             Evidence(oldest.ref, ".metadata.creationTimestamp", f"waits for {span(past.oldest)}"),
@@ -88,9 +88,8 @@ def _ahead(line: Line, past: Backlog) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(past.in_future, 'Workload')} of ClusterQueue {line.name} "
-            f"{verb(past.in_future, 'bears a time', 'bear times')} after that of "
-            "this "
-            "reading; they count as having come just now"
+            f"{verb(past.in_future, 'bears a time', 'bear times')} after that of this reading; they count as "
+            "having come just now"
         ),
         evidence=(Evidence(line.queue.ref, "", f"read at {line.scene.now:%Y-%m-%dT%H:%M:%SZ}"),),
         look="kubectl get workloads.kueue.x-k8s.io -A --sort-by=.metadata.creationTimestamp",

@@ -54,12 +54,10 @@ def _leak(line: Line, leak: Leak, members: Sequence[Leaked]) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(len(members), 'Workload')} of {some(_namespaces(members))} "
-            f"{verb(len(members), 'holds', 'hold')} {what} of "
-            "ClusterQueue "
-            f"{line.name} for nothing, {_named(first.workload)} since "
-            f"{span(age(first.since, line.scene.now))}: "
-            f"{leak.value}; {counted(len(line.waiting), 'Workload')} "
-            f"{verb(len(line.waiting), 'waits', 'wait')} in the queue"
+            f"{verb(len(members), 'holds', 'hold')} {what} of ClusterQueue {line.name} for nothing, "
+            f"{_named(first.workload)} since {span(age(first.since, line.scene.now))}: {leak.value}; "
+            f"{counted(len(line.waiting), 'Workload')} {verb(len(line.waiting), 'waits', 'wait')} in the "
+            "queue"
         ),
         evidence=tuple(_evidence(first)),
         look=f"{describe(first.workload.ref)}; kubectl -n {first.workload.metadata.namespace} get pods",
@@ -113,10 +111,9 @@ def _held(line: Line, found: Sequence[HeldLong]) -> Finding:
         object=line.queue.ref,
         message=(
             f"{counted(len(found), 'Job')} without deadline {verb(len(found), 'holds', 'hold')} "
-            f"{_amounts([each.workload for each in found])} of "
-            f"ClusterQueue {line.name}, {first.job.namespace}/{first.job.name} for "
-            f"{span(line.scene.now - first.since)}, while {counted(len(line.waiting), 'Workload')} "
-            f"{verb(len(line.waiting), 'waits', 'wait')}"
+            f"{_amounts([each.workload for each in found])} of ClusterQueue {line.name}, "
+            f"{first.job.namespace}/{first.job.name} for {span(line.scene.now - first.since)}, while "
+            f"{counted(len(line.waiting), 'Workload')} {verb(len(line.waiting), 'waits', 'wait')}"
         ),
         evidence=(
             Evidence(first.workload.ref, '.status.conditions[?(@.type=="Admitted")]', f"since {first.since}"),

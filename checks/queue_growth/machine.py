@@ -32,10 +32,8 @@ def _wishes(footing: Footing) -> Iterator[Finding]:
                 object=footing.flavor.ref,
                 message=(
                     f"ResourceFlavor {footing.name} selects nodes by {label}, which states what is wished "
-                    "for a "
-                    "node, not what it has: nodes leave the flavor when the wish changes, and join it "
-                    "before it "
-                    "is fulfilled"
+                    "for a node, not what it has: nodes leave the flavor when the wish changes, and join it "
+                    "before it is fulfilled"
                 ),
                 evidence=(
                     Evidence(
@@ -46,9 +44,8 @@ def _wishes(footing: Footing) -> Iterator[Finding]:
                 ),
                 look=get(footing.flavor.ref),
                 remedy=(
-                    f"select by what is there, such as nvidia.com/gpu.product or {better}; risk: a flavor "
-                    "in use "
-                    "can't be renamed; make a new one and move the queues"
+                    f"select by what is there, such as nvidia.com/gpu.product or {better}; risk: a flavor in "
+                    "use can't be renamed; make a new one and move the queues"
                 ),
                 mark=label,
             )
@@ -120,8 +117,7 @@ def _too_much(footing: Footing, resource: str, promised: Amount, there: Amount) 
         message=(
             f"{shown(promised, resource)} {resource} are promised in flavor {footing.name}, and its "
             f"{counted(len(footing.nodes), 'node')} {verb(len(footing.nodes), 'has', 'have')} "
-            f"{shown(there, resource)}: "
-            f"{shown(promised - there, resource)} can be admitted and never run; "
+            f"{shown(there, resource)}: {shown(promised - there, resource)} can be admitted and never run; "
             f"{shown(footing.reserved(resource), resource)} are reserved now ({_queues(footing)})"
         ),
         evidence=_chain(footing, resource, promised, there),
@@ -156,9 +152,8 @@ def _not_offered(footing: Footing, resource: str, promised: Amount) -> Finding:
         object=footing.flavor.ref,
         message=(
             f"{shown(promised, resource)} {resource} are promised in flavor {footing.name} "
-            f"({_queues(footing)}), "
-            f"and none of its {counted(len(footing.nodes), 'node')} offers any: what is admitted there "
-            "can't run"
+            f"({_queues(footing)}), and none of its {counted(len(footing.nodes), 'node')} offers any: what "
+            "is admitted there can't run"
         ),
         evidence=_chain(footing, resource, promised, 0),
         look=_look_at_nodes(footing),
@@ -176,16 +171,14 @@ def _taken(footing: Footing, resource: str, promised: Amount, there: Amount, out
         object=footing.flavor.ref,
         message=(
             f"Pods outside of Kueue take {shown(outside, resource)} {resource} on nodes of flavor "
-            f"{footing.name}, "
-            f"which have {shown(there, resource)} and of which {shown(promised, resource)} are promised as "
-            "quota"
+            f"{footing.name}, which have {shown(there, resource)} and of which {shown(promised, resource)} "
+            "are promised as quota"
         ),
         evidence=_chain(footing, resource, promised, there),
         look=f"kubectl get pods -A -o wide; {_look_at_nodes(footing)}",
         remedy=(
             f"lower nominalQuota by {shown(promised + outside - there, resource)}, or bring those pods into "
-            "a "
-            "queue (estimate); risk: none for what runs"
+            "a queue (estimate); risk: none for what runs"
         ),
         mark=resource,
     )
@@ -244,8 +237,7 @@ def _stuck(footing: Footing, members: list[Stuck], *, fragmented: bool) -> Findi
         message=(
             f"{counted(len(members), 'admitted Workload')} in flavor {footing.name} ({_named(first)}) "
             f"{verb(len(members), 'has', 'have')} {counted(pods, 'pod')} without a node: "
-            f"{_why(first, footing)}; Kueue counts them as "
-            "running"
+            f"{_why(first, footing)}; Kueue counts them as running"
         ),
         evidence=(
             Evidence(first.pods[0].ref, '.status.conditions[?(@.type=="PodScheduled")].message', first.says),

@@ -31,14 +31,12 @@ def gpus_asked_for(engine: Engine) -> Iterator[Finding]:
     yield finding(
         engine,
         codes.NO_GPU_ASKED,
-        "asks for no GPU: on a node with the NVIDIA runtime it sees every GPU and takes memory that "
-        "belongs to others, "
-        "elsewhere it sees none",
+        "asks for no GPU: on a node with the NVIDIA runtime it sees every GPU and takes memory that belongs "
+        "to others, elsewhere it sees none",
         (in_spec(engine, f"no GPU in resources; image {engine.found.container.image}"),),
         get(engine.ref.pod),
         "ask for a GPU in resources.limits (production-stack: a fraction in requestGPU becomes 0, write a "
-        "whole number); "
-        "risk: that rolls the pods",
+        "whole number); risk: that rolls the pods",
         cause="no gpu",
     )
 
@@ -131,9 +129,8 @@ def batches_on_slices(engine: Engine, nodes: State[Each[Ref, EngineNode]]) -> It
             engine,
             codes.SLICE_DEFAULTS,
             f"runs on a MIG slice without {' and '.join(missing)}: vLLM chooses them by the GPU's name and "
-            "memory, which in "
-            "a slice it may not ask, and then takes those of the smallest GPU (28 to 53 % of throughput "
-            "lost on an H200 slice)",
+            "memory, which in a slice it may not ask, and then takes those of the smallest GPU (28 to 53 % "
+            "of throughput lost on an H200 slice)",
             (in_spec(engine, f"neither {' nor '.join(missing)}"), *_sliced_by_label(engine)),
             arguments_command(engine),
             f"set {' and '.join(missing)}; risk: larger batches need more activation memory",
@@ -151,8 +148,7 @@ def devices_by_number(engine: Engine) -> Iterator[Finding]:
         engine,
         codes.DEVICE_BY_UUID,
         f"has a UUID in CUDA_VISIBLE_DEVICES, which vLLM {version or 'up to 0.24'} takes for a number: it "
-        "fails with an "
-        "error about the model's architecture",
+        "fails with an error about the model's architecture",
         (in_spec(engine, f"CUDA_VISIBLE_DEVICES={value[:12]}…"),),
         arguments_command(engine),
         "leave CUDA_VISIBLE_DEVICES to the device plugin, or set it to 0; risk: that rolls the pods",

@@ -112,8 +112,7 @@ def harmless_service_links(engine: Engine, services: Each[Ref, LinkedService]) -
         engine,
         codes.SERVICE_NAMED_VLLM,
         f"has {service.ref} beside it, so the kubelet sets VLLM_PORT to tcp://…, and vLLM fails where it "
-        "takes that for "
-        "its own port",
+        "takes that for its own port",
         (
             Evidence(service.ref, ".spec.clusterIP", service.spec.cluster_ip),
             in_spec(engine, "enableServiceLinks is not false, and VLLM_PORT is not set"),

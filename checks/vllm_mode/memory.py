@@ -93,10 +93,8 @@ def _outside(engine: Engine, memory: Memory, reserve: float) -> Finding:
         engine,
         codes.GRAPHS_OUTSIDE,
         f"captured {gib(graphs)} of graphs outside of its budget{short}{name}: of {gib(total)}, "
-        f"{gib(budget)} are budget, which "
-        f"leaves {gib(memory.free_outside or 0.0)}, less than the {gib(reserve)} that should stay free; it "
-        "may run out "
-        "of memory under load",
+        f"{gib(budget)} are budget, which leaves {gib(memory.free_outside or 0.0)}, less than the "
+        f"{gib(reserve)} that should stay free; it may run out of memory under load",
         (
             *line_with(engine, "Graph capturing finished"),
             *line_with(engine, "total_gpu_memory"),
@@ -121,9 +119,8 @@ def _too_high(engine: Engine) -> Finding:
         engine,
         codes.TOO_HIGH,
         f"runs graphs at a utilisation of {percent(engine.utilization or 0.0)}: what is left holds neither "
-        "the "
-        "driver's context nor a graph estimate that came out too small (0.98 is known to crash where 0.97 "
-        "works)",
+        "the driver's context nor a graph estimate that came out too small (0.98 is known to crash where "
+        "0.97 works)",
         (
             in_spec(engine, f"--gpu-memory-utilization {engine.utilization}"),
             *line_with(engine, "utilization"),
@@ -235,14 +232,12 @@ def enough_kv_cache(engine: Engine, policy: Policy) -> Iterator[Finding]:
         yield finding(
             engine,
             codes.LOW_CONCURRENCY,
-            f"can serve {start.concurrency:g} requests of {start.max_model_len or 'the maximum'} tokens at "
-            "a time, and the "
-            f"policy asks for {section.concurrency:g}",
+            f"can serve {start.concurrency:g} requests of {start.max_model_len or 'the maximum'} tokens at a "
+            f"time, and the policy asks for {section.concurrency:g}",
             tuple(line_with(engine, "Maximum concurrency")),
             log_command(engine, MEMORY_LINES),
             f"lower --max-model-len of {engine.workload} to what requests need, or give it more memory; "
-            "risk: longer "
-            "requests are refused",
+            "risk: longer requests are refused",
             cause="concurrency",
         )
     share = _smallest_share(engine.memory)
@@ -290,9 +285,8 @@ def alone_at_start(engine: Engine) -> Iterator[Finding]:
                 ),
                 log_command(engine, MEMORY_LINES),
                 "find the process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the "
-                "node): an old pod "
-                "that still terminates, a second engine, a keep-alive script; risk of ending it: that of "
-                "its owner",
+                "node): an old pod that still terminates, a second engine, a keep-alive script; risk of "
+                "ending it: that of its owner",
                 mark=memory.rank.name,
                 cause="co-tenant",
             )
@@ -370,8 +364,7 @@ def like_the_baseline(engine: Engine, baseline: MemoryBaseline | None) -> Iterat
                 *line_with(engine, "KV cache"),
             ),
             log_command(engine, MEMORY_LINES),
-            "find out what changed (version, model, arguments, a neighbour on the GPU); take a new "
-            "baseline with "
-            "`gpuctl vllm --save-memory-baseline FILE` once it is meant to be so",
+            "find out what changed (version, model, arguments, a neighbour on the GPU); take a new baseline "
+            "with `gpuctl vllm --save-memory-baseline FILE` once it is meant to be so",
             cause="drift",
         )

@@ -152,14 +152,12 @@ def eager_on_purpose(engine: Engine) -> Iterator[Finding]:
     yield finding(
         engine,
         codes.ACCIDENTAL_EAGER,
-        f"runs eager ({mode.confidence}: {mode.why}{of_version(engine)}), and no flag, configuration key "
-        "or wrapper "
-        "variable in its pod asks for that by name",
+        f"runs eager ({mode.confidence}: {mode.why}{of_version(engine)}), and no flag, configuration key or "
+        "wrapper variable in its pod asks for that by name",
         (*of_mode(engine, mode), in_spec(engine, "neither --enforce-eager nor a cudagraph_mode of NONE")),
         log_command(engine, MODE_LINES),
         f"find out what switched graphs off in {engine.workload} (the line above names it); if eager is "
-        "meant, say so "
-        f"with --enforce-eager. {COST[0].upper()}{COST[1:]}",
+        f"meant, say so with --enforce-eager. {COST[0].upper()}{COST[1:]}",
         cause=f"accident {mode.why}",
     )
 

@@ -48,9 +48,8 @@ def possible_rollouts(
     yield finding(
         engine,
         codes.ROLLOUT_WOULD_DEADLOCK,
-        "could not be replaced: its rollout starts the new pod before it stops the old one, and no node "
-        "it may run on has "
-        f"{wanted[resource]} {resource} free; the new pod would wait for ever",
+        "could not be replaced: its rollout starts the new pod before it stops the old one, and no node it "
+        f"may run on has {wanted[resource]} {resource} free; the new pod would wait for ever",
         (
             Evidence(deployment.ref, ".spec.strategy", _strategy(deployment)),
             Evidence(engine.ref.pod, ".spec.containers", f"{resource}: {wanted[resource]}"),
@@ -58,8 +57,7 @@ def possible_rollouts(
         "kubectl get nodes -o custom-columns='NAME:.metadata.name,GPU:.status.allocatable'; "
         f"{get(deployment.ref)}",
         "set strategy.type: Recreate, or maxSurge: 0 with maxUnavailable: 1, before the next change; risk: "
-        "the engine is "
-        "away while the new one starts",
+        "the engine is away while the new one starts",
         cause="rollout",
     )
 
@@ -83,8 +81,7 @@ def _strategy(deployment: EngineDeployment) -> str:
     default = " (the default)" if surge is None and unavailable is None else ""
     return (
         f"RollingUpdate{default}, maxSurge {shown[0]}, maxUnavailable {shown[1]}, replicas "
-        f"{deployment.spec.replicas}: "
-        "no old pod is stopped first"
+        f"{deployment.spec.replicas}: no old pod is stopped first"
     )
 
 
@@ -121,9 +118,8 @@ def _stuck(engine: Engine, deployment: EngineDeployment, pods: Each[Ref, EngineP
             ),
             f"kubectl -n {engine.ref.pod.namespace} rollout status deployment/{deployment.metadata.name} "
             "--timeout=1s",
-            f"set strategy.type: Recreate on {deployment.ref}, or free a GPU; risk: the engine is away "
-            "while the new one "
-            "starts",
+            f"set strategy.type: Recreate on {deployment.ref}, or free a GPU; risk: the engine is away while "
+            "the new one starts",
             cause="stuck",
         )
 

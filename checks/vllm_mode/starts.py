@@ -28,14 +28,12 @@ MANY = 2
 ERROR_LINES = "Error|ERROR|failed|exceeds"
 _PRICE = "upgrade; until then --enforce-eager, at its price"
 _OTHERS = (
-    "find the other process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): "
-    "an old pod "
-    "that still terminates, another engine on the GPU, a keep-alive script; the model is not too big"
+    "find the other process (`nvidia-smi --query-compute-apps=pid,used_memory --format=csv` on the node): an "
+    "old pod that still terminates, another engine on the GPU, a keep-alive script; the model is not too big"
 )
 _SMALLER = (
     "lower --max-model-len, or give it more memory: a higher --gpu-memory-utilization, a quantised model, "
-    "more GPUs, an "
-    "fp8 KV cache; risk: longer requests are refused"
+    "more GPUs, an fp8 KV cache; risk: longer requests are refused"
 )
 
 
@@ -112,8 +110,7 @@ def _crashing(engine: Engine) -> Finding:
     code = codes.KILLED_WHILE_STARTING if killed else codes.FAILED
     says = (
         "is killed before it has started: loading, compiling and capturing take longer than its startup or "
-        "liveness probe "
-        "allows, or it used more memory than its limit"
+        "liveness probe allows, or it used more memory than its limit"
         if killed
         else "ends again and again, and its log does not say why"
     )
@@ -124,8 +121,7 @@ def _crashing(engine: Engine) -> Finding:
         (in_spec(engine, _last_end(engine)),),
         log_command(engine, previous=True),
         "give its startupProbe more time (failureThreshold) and see whether the container was OOMKilled; "
-        "risk: that "
-        "rolls the pods",
+        "risk: that rolls the pods",
         cause=code.id,
     )
 
@@ -148,8 +144,7 @@ def _several(engine: Engine) -> Finding:
         engine,
         codes.SEVERAL_STARTS,
         f"shows {engine.starts} attempts to start in one log: something in the container restarts it, so "
-        "Kubernetes does "
-        "not count the failures",
+        "Kubernetes does not count the failures",
         tuple(line_with(engine, "Error")) or (in_spec(engine, f"{engine.starts} starts in the log"),),
         log_command(engine, ERROR_LINES),
         "find out why the first attempt failed, and let the container end with the engine, so that "
@@ -175,9 +170,8 @@ def diagnosis(engine: Engine, failure: Failure) -> Diagnosis:
 def _taken(failure: Failure) -> Diagnosis:
     free, total, wanted = (failure.get(name) for name in ("free_gib", "total_gib", "wanted_gib"))
     says = (
-        f"something else holds the GPU: {free} of {total} GiB are free, and its budget is {wanted} GiB. "
-        "The model is not "
-        "too big"
+        f"something else holds the GPU: {free} of {total} GiB are free, and its budget is {wanted} GiB. The "
+        "model is not too big"
     )
     return Diagnosis(codes.TAKEN_BY_OTHERS, says, _OTHERS)
 
@@ -216,8 +210,7 @@ def _race(failure: Failure) -> Diagnosis:
     before, after = failure.get("init_free_gib"), failure.get("cur_free_gib")
     says = (
         f"while it measured its memory, another process gave some back ({before} GiB free before, {after} "
-        "GiB after); that "
-        "is no lack of memory"
+        "GiB after); that is no lack of memory"
     )
     remedy = (
         "start it again; start engines that share a GPU one after another, or give each "
@@ -270,9 +263,8 @@ _FIXED = {
     ),
     Trouble.MIG_UUID: Diagnosis(
         codes.DEVICE_BY_UUID,
-        "CUDA_VISIBLE_DEVICES names a device by UUID, which this version takes for a number; what it says "
-        "of the model's "
-        "architecture is a consequence",
+        "CUDA_VISIBLE_DEVICES names a device by UUID, which this version takes for a number; what it says of "
+        "the model's architecture is a consequence",
         "leave CUDA_VISIBLE_DEVICES to the device plugin, or set it to 0; risk: that rolls the pods",
     ),
     Trouble.SERVICE_LINK: Diagnosis(

@@ -25,8 +25,7 @@ def log_command(engine: Engine, words: str = "", *, previous: bool = False) -> s
     before = " --previous" if previous else ""
     shown = (
         f"kubectl -n {shlex.quote(pod.namespace)} logs {shlex.quote(pod.name)} -c "
-        f"{shlex.quote(engine.ref.container)}"
-        f" --limit-bytes=1000000{before}"
+        f"{shlex.quote(engine.ref.container)} --limit-bytes=1000000{before}"
     )
     return f"{shown} | grep -E {shlex.quote(words)}" if words else shown
 

@@ -245,8 +245,8 @@ def runbook_manifests(book: str, needs: Permissions, account: Account, *, nodes:
 
 def _node_fields_only(account: Account) -> str:
     why = (
-        "Patching nodes is what the role below permits; "
-        "this holds the account to what runbooks change of them."
+        "Patching nodes is what the role below permits; this holds the account to what runbooks change of "
+        "them."
     )
     return _policy(node_policy(account), account, why, _NODES, _NODE_FIELDS_ONLY)
 

@@ -156,8 +156,7 @@ def test_a_restart_and_the_log_before(bed: Bed, namespace: str) -> None:
 def test_a_crash_loop_is_called_by_its_cause(bed: Bed, namespace: str) -> None:
     error = make.failed_log(
         "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU "
-        "memory "
-        "utilization (0.92, 21.67 GiB). Decrease GPU memory utilization"
+        "memory utilization (0.92, 21.67 GiB). Decrease GPU memory utilization"
     )
     script = "vllm() { cat /start/log; sleep 1; exit 1; }; vllm serve acme/chat-7b"
     apply(bed, namespace, *engine("chat", error, script))

@@ -123,8 +123,8 @@ def test_the_last_line_says_what_is_waived_or_required_and_missing() -> None:
     assert summary(waived) == "Nothing wrong found; 1 finding waived."
     outcome = msgspec.structs.replace(CLEAN.outcome, incomplete=True, exit_code=3)
     assert summary(msgspec.structs.replace(CLEAN, outcome=outcome)) == (
-        "Nothing wrong found; the run is incomplete: "
-        "a check, a proof or a share of the reads that it requires is missing."
+        "Nothing wrong found; the run is incomplete: a check, a proof or a share of the reads that it "
+        "requires is missing."
     )
 
 

@@ -174,8 +174,7 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "ValueError: Free memory on device (13.91/79.33 GiB) on startup is less than desired GPU "
-                "memory utilization "
-                "(0.95, 75.36 GiB). Decrease GPU memory utilization"
+                "memory utilization (0.95, 75.36 GiB). Decrease GPU memory utilization"
             ),
             Trouble.TAKEN_BY_OTHERS,
             {"free_gib": 13.91, "total_gib": 79.33, "utilization": 0.95, "wanted_gib": 75.36},
@@ -183,8 +182,7 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired "
-                "GPU memory "
-                "utilization (0.92, 21.67 GiB)."
+                "GPU memory utilization (0.92, 21.67 GiB)."
             ),
             Trouble.TAKEN_BY_OTHERS,
             {"free_gib": 12.18, "total_gib": 23.56, "utilization": 0.92, "wanted_gib": 21.67},
@@ -192,11 +190,8 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB "
-                "KV cache is needed, "
-                "which is larger than the available KV cache memory (1.25 GiB). Based on the available "
-                "memory, "
-                "the estimated "
-                "maximum model length is 5120. Try increasing"
+                "KV cache is needed, which is larger than the available KV cache memory (1.25 GiB). Based on "
+                "the available memory, the estimated maximum model length is 5120. Try increasing"
             ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 40960, "kv_needed_gib": 10.0, "kv_avail_gib": 1.25, "fits_len": 5120},
@@ -204,8 +199,7 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "ValueError: To serve at least one request with the model's max seq len (40960), (10.0 GB KV "
-                "cache is needed, "
-                "which is larger than the available KV cache memory (1.25 GB)."
+                "cache is needed, which is larger than the available KV cache memory (1.25 GB)."
             ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 40960, "kv_needed_gib": 10.0, "kv_avail_gib": 1.25},
@@ -213,9 +207,7 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "The model's max seq len (8192) is larger than the maximum number of tokens that can be "
-                "stored "
-                "in KV cache "
-                "(1280). Try increasing"
+                "stored in KV cache (1280). Try increasing"
             ),
             Trouble.KV_TOO_SMALL,
             {"max_model_len": 8192, "kv_tokens": 1280},
@@ -224,8 +216,7 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "AssertionError: Error in memory profiling. Initial free memory 82.94 GiB, current free "
-                "memory "
-                "90.17 GiB. This"
+                "memory 90.17 GiB. This"
             ),
             Trouble.PROFILING_RACE,
             {"init_free_gib": 82.94, "cur_free_gib": 90.17},
@@ -233,9 +224,8 @@ def test_compilation_hints_at_graphs() -> None:
         (
             (
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total "
-                "capacity of 22.36 "
-                "GiB of which 120.88 MiB is free. with 22.00 MiB allocated in private pools (e.g., CUDA "
-                "Graphs), and"
+                "capacity of 22.36 GiB of which 120.88 MiB is free. with 22.00 MiB allocated in private "
+                "pools (e.g., CUDA Graphs), and"
             ),
             Trouble.OUT_OF_MEMORY,
             {"total_gib": 22.36, "free": 120.88, "private_pools": 22.0},
@@ -349,13 +339,10 @@ def test_ranks_may_speak_at_the_same_time() -> None:
 
 def test_the_breakdown_of_newer_versions() -> None:
     text = (
-        "Free memory on device cuda:0 (91.64/94.97 GiB) on startup. Desired GPU memory utilization is "
-        "(0.91, 86.42 GiB). "
-        "Actual usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak "
-        "activation, and 0.25 GiB "
-        "for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` (17.39 "
-        "GiB) to fit. "
-        "Current kv cache memory in use is 17.79 GiB."
+        "Free memory on device cuda:0 (91.64/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, "
+        "86.42 GiB). Actual usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak "
+        "activation, and 0.25 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with "
+        "`--kv-cache-memory=1` (17.39 GiB) to fit. Current kv cache memory in use is 17.79 GiB."
     )
     (rank,) = start(record(text, "gpu_worker.py", who="(Worker_TP0_EP0 pid=1) ")).ranks
     assert (rank.free_at_start, rank.total, rank.budget, rank.consumed) == (91.64, 94.97, 86.42, 64.44)
@@ -375,19 +362,15 @@ def test_the_breakdown_of_newer_versions() -> None:
         (
             (
                 "CUDA graph memory profiling is disabled (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0). "
-                "Without "
-                "it, which may "
-                "require lowering --gpu-memory-utilization to avoid OOM. Consider increasing "
-                "--gpu-memory-utilization from "
-                "0.8500 to 0.9595."
+                "Without it, which may require lowering --gpu-memory-utilization to avoid OOM. Consider "
+                "increasing --gpu-memory-utilization from 0.8500 to 0.9595."
             ),
             False,
         ),
         (
             (
                 "In v0.19, CUDA graph memory profiling will be enabled by default (X=1). increase "
-                "--gpu-memory-utilization from "
-                "0.8500 to 0.8521"
+                "--gpu-memory-utilization from 0.8500 to 0.8521"
             ),
             False,
         ),
@@ -411,9 +394,8 @@ def test_a_rotated_log_is_told_from_one_that_begins() -> None:
 
 def test_preemptions_of_the_old_engine_are_counted() -> None:
     text = record(
-        "Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough "
-        "KV cache space. "
-        "total_cumulative_preemption_cnt=51",
+        "Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV "
+        "cache space. total_cumulative_preemption_cnt=51",
         "scheduler.py",
     )
     load = parse(f"{make.graphs_log()}{make.stats_line()}\n{text}\n").load

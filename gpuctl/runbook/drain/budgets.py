@@ -46,8 +46,8 @@ class Budget(View, frozen=True):
         """`allows 0, 1 of 1 healthy, 1 needed`."""
         told = self.status
         return (
-            f"allows {told.disruptions_allowed}, "
-            f"{told.current_healthy} of {told.expected_pods} healthy, {told.desired_healthy} needed"
+            f"allows {told.disruptions_allowed}, {told.current_healthy} of {told.expected_pods} healthy, "
+            f"{told.desired_healthy} needed"
         )
 
     @property

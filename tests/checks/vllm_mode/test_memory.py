@@ -59,8 +59,7 @@ def test_newer_versions_count_graphs_within_the_budget() -> None:
     assert "VLM010" not in judged(make.pod(), written={(CHAT, "vllm"): text}).codes
     line = make.record(
         "CUDA graph memory profiling is disabled (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0). Consider "
-        "--gpu-memory-utilization "
-        "from 0.9500 to 0.9700.",
+        "--gpu-memory-utilization from 0.9500 to 0.9700.",
         "gpu_worker.py",
         "WARNING",
         who="(EngineCore pid=111) ",
@@ -293,11 +292,9 @@ def test_buffers_of_an_engine_on_several_gpus_are_no_neighbour(
 def breakdown(free: float) -> str:
     line = (
         f"Free memory on device ({free}/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, "
-        "86.42 GiB). Actual "
-        "usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, and "
-        "0.25 GiB for "
-        "CUDAGraph memory. Replace gpu_memory_utilization config with `x`. Current kv cache memory in use "
-        "is 17.79 GiB."
+        "86.42 GiB). Actual usage is 64.44 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak "
+        "activation, and 0.25 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `x`. "
+        "Current kv cache memory in use is 17.79 GiB."
     )
     return make.graphs_log() + make.record(line, "gpu_worker.py", who="(EngineCore pid=111) ") + "\n"
 

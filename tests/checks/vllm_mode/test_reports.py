@@ -28,8 +28,7 @@ class Report:
 def free(free_gib: float, total: float, share: float, wanted: float) -> str:
     return make.failed_log(
         f"ValueError: Free memory on device ({free_gib}/{total} GiB) on startup is less than desired GPU "
-        "memory "
-        f"utilization ({share}, {wanted} GiB). Decrease GPU memory utilization"
+        f"memory utilization ({share}, {wanted} GiB). Decrease GPU memory utilization"
     )
 
 

@@ -15,23 +15,19 @@ from tests.checks.judging import judged_engines as judged
 LOOPING = {"waiting": {"reason": "CrashLoopBackOff"}}
 TAKEN = (
     "ValueError: Free memory on device (13.91/79.33 GiB) on startup is less than desired GPU memory "
-    "utilization (0.95, "
-    "75.36 GiB). Decrease GPU memory utilization"
+    "utilization (0.95, 75.36 GiB). Decrease GPU memory utilization"
 )
 TOO_SMALL = (
-    "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache "
-    "is needed, which "
-    "is larger than the available KV cache memory (1.25 GiB). Based on the available memory, the estimated "
-    "maximum model "
-    "length is 5120."
+    "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache is "
+    "needed, which is larger than the available KV cache memory (1.25 GiB). Based on the available memory, "
+    "the estimated maximum model length is 5120."
 )
 RACE = (
     "AssertionError: Error in memory profiling. Initial free memory 82.94 GiB, current free memory 90.17 GiB."
 )
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of "
-    "44.53 GiB "
-    "of which 448.00 KiB is free."
+    "44.53 GiB of which 448.00 KiB is free."
 )
 NVML = "RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at CUDACachingAllocator.cpp"
 UUID = "ValueError: invalid literal for int() with base 10: 'MIG-0000'"

@@ -93,8 +93,8 @@ def test_a_budget_holds_a_pod_back_until_it_lets_go_and_is_named_meanwhile() -> 
     assert act(step, found, writer) == ["evict Pod team-a/llm-0"]
     assert not done(step, found)
     assert progress(step, found.later(61)) == (
-        "1 pod to go; held back by PodDisruptionBudget "
-        "team-a/llm (allows 0, 1 of 1 healthy, 1 needed): team-a/llm-0"
+        "1 pod to go; held back by PodDisruptionBudget team-a/llm (allows 0, 1 of 1 healthy, 1 needed): "
+        "team-a/llm-0"
     )
     found.items[-1]["status"]["disruptionsAllowed"] = 1
     act(step, found, writer)
