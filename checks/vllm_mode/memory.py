@@ -277,7 +277,7 @@ def alone_at_start(engine: Engine) -> Iterator[Finding]:
             yield finding(
                 engine,
                 codes.CO_TENANT,
-                f"found {gib(others)} of its GPU taken when it started{rank}: another process uses it",
+                f"found {gib(others)} of its GPU taken when it started{rank}, {_by_whom(engine)}",
                 tuple(
                     line_with(
                         engine, "non_torch" if engine.start and engine.start.engine == "V0" else "Free memory"
@@ -294,6 +294,13 @@ def alone_at_start(engine: Engine) -> Iterator[Finding]:
         if engine.told.failure:
             raise NotKnown(Inapplicable("it did not start"))
         raise _untold(engine, "its log does not tell how much of its GPU was free")
+
+
+def _by_whom(engine: Engine) -> str:
+    """V0 tells what lies outside of PyTorch and no more."""
+    return (
+        "most likely by another process (of a vGPU, by its host)" if _is_v0(engine) else "by another process"
+    )
 
 
 def _asks_for_a_free_gpu(engine: Engine) -> bool:

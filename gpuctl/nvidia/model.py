@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -20,8 +20,6 @@ from gpuctl.nvidia.query import GpuRow, GpuRows, Process, Processes
 T = TypeVar("T")
 
 ENABLED: Final = "Enabled"
-# What is said of one GPU takes nothing from what is listed of the others.
-_OF_ONE_GPU: Final = frozenset({Trouble.GPU_LOST, Trouble.GPU_ERROR, Trouble.MODE_PENDING, Trouble.IN_USE})
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):
@@ -111,7 +109,7 @@ class Hardware(msgspec.Struct, frozen=True, dict=True):
     def obstacle(self) -> Said | None:
         """Why the list of GPUs can't be relied on, or None."""
         return worst(
-            [said for command, said in self.said if command == LISTING and said.trouble not in _OF_ONE_GPU]
+            [said for command, said in self.said if command == LISTING and not said.trouble.of_one_gpu]
         )
 
     @cached_property
@@ -177,7 +175,7 @@ def _whole(command: str, answer: T, said: list[tuple[str, Said]]) -> T | None:
         return None
     beside: tuple[Said, ...] = getattr(answer, "said", ())
     said += [(command, each) for each in beside]
-    return answer if all(each.trouble in _OF_ONE_GPU for each in beside) else None
+    return answer if all(each.trouble.of_one_gpu for each in beside) else None
 
 
 def _row(gpu: ListedGpu, rows: GpuRows | None) -> GpuRow | None:
@@ -320,12 +318,27 @@ def _contradictions(listing: Listing, rows: GpuRows | None, gpus: Iterable[Gpu])
             f"-L lists {len(listing.gpus)} GPUs, --query-gpu {len(rows.found)}: one is cut off",
         )
     for gpu in gpus:
-        if gpu.computes is not None and len(gpu.computes) != len(gpu.devices):
+        if other := _other_layout(gpu):
             yield Said(
                 Trouble.UNREADABLE,
-                f"-L lists {len(gpu.devices)} devices of GPU {gpu.index}, -lci {len(gpu.computes)}: "
-                "one is cut off, or the layout changed in between",
+                f"-L lists {len(gpu.devices)} devices of GPU {gpu.index}, {other}: one is cut off, or the "
+                "layout changed in between",
             )
+
+
+def _other_layout(gpu: Gpu) -> str:
+    """What does not go with the devices of a GPU; empty if all does."""
+    if gpu.computes is not None and len(gpu.computes) != len(gpu.devices):
+        return f"-lci {len(gpu.computes)}"
+    if gpu.instances is not None and len(gpu.instances) < _instances_of(gpu.devices):
+        return f"-lgi {len(gpu.instances)} instances"
+    return ""
+
+
+def _instances_of(devices: Sequence[MigDevice]) -> int:
+    """How many GPU instances at least these devices lie in: a whole one fills its own."""
+    whole = sum(each.profile.whole for each in devices)
+    return whole + (whole < len(devices))
 
 
 def counted(profiles: Iterable[Profile]) -> str:

@@ -39,10 +39,16 @@ class Trouble(StrEnum):
         """Whether another container, or the host, may well answer: not a fault of the GPUs."""
         return self in _OF_THE_PLACE
 
+    @property
+    def of_one_gpu(self) -> bool:
+        """Whether it takes nothing from what is told of the others."""
+        return self in _OF_ONE_GPU
+
 
 _OF_THE_PLACE: Final = frozenset(
     {Trouble.CGROUP_LOST, Trouble.PERMISSION, Trouble.NOT_FOUND, Trouble.VERSION_MISMATCH}
 )
+_OF_ONE_GPU: Final = frozenset({Trouble.GPU_LOST, Trouble.GPU_ERROR, Trouble.MODE_PENDING, Trouble.IN_USE})
 _SAID: Final[tuple[tuple[re.Pattern[str], Trouble], ...]] = tuple(
     (re.compile(pattern, re.IGNORECASE), trouble)
     for pattern, trouble in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -110,4 +111,13 @@ def _detail(table: Table) -> Detail:
         )
         for gpu in table.gpus
     )
-    return Detail(gpus, said=table.said)
+    return Detail(gpus, said=table.said or tuple(_astray(table)))
+
+
+def _astray(table: Table) -> Iterator[Said]:
+    """Rows of GPUs that the table does not list: its beginning is missing."""
+    listed = {str(gpu.index) for gpu in table.gpus}
+    named = (*(str(index) for index, _ in table.devices), *(each.gpu for each in table.processes))
+    others = [each for each in dict.fromkeys(named) if each not in listed]
+    if others:
+        yield Said(Trouble.UNREADABLE, f"rows of GPUs that the table does not list: {', '.join(others)}")

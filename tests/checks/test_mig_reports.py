@@ -284,9 +284,11 @@ REPORTS: dict[str, tuple[GpuCluster, set[str]]] = {
     "52 a remnant": (
         cluster(
             sliced("n"),
-            told={("n", "nvidia-smi-mig-lgi"): Output(
-                "+---------+\n|   0  MIG 1g.10gb*          19        7          0:1     |\n+---------+\n"
-            )},
+            told={("n", "nvidia-smi-mig-lgi"): Output("".join((
+                "+---------+\n|   0  MIG 1g.10gb*          19        7          0:1     |\n",
+                *(f"|   0  MIG 1g.10gb           19        {n}          {n}:1     |\n" for n in range(1, 7)),
+                "+---------+\n",
+            )))},
         ),
         {"MIG012"},
     ),

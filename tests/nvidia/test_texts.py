@@ -193,6 +193,22 @@ def test_answers_that_contradict_each_other_are_an_obstacle() -> None:
     assert hardware.obstacle is not None
 
 
+@pytest.mark.parametrize(
+    ("listed", "instances", "contradicts"),
+    [
+        (texts.LISTED, texts.LGI, False),
+        (texts.LISTED, "No GPU instances found: Not Found\n", True),
+        (texts.LISTED, "No MIG-enabled devices found.\n", True),
+        (f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {texts.GPU_A})\n", "No MIG-enabled devices found.\n", False),
+    ],
+)
+def test_devices_without_instances_to_lie_in_are_an_obstacle(
+    listed: str, instances: str, contradicts: bool
+) -> None:
+    found = Answers(listing=parse_listing(Output(listed)), instances=parse_gpu_instances(Output(instances)))
+    assert (joined(found).obstacle is not None) is contradicts
+
+
 def test_memory_and_modes_come_from_the_xml() -> None:
     one = "\n".join(texts.LISTED.splitlines()[:2])
     hardware = joined(Answers(listing=parse_listing(Output(one)), detail=parse_detail(Output(texts.XML))))
@@ -281,6 +297,13 @@ def test_a_mode_that_waits_has_a_star_in_the_table() -> None:
 def test_no_row_of_a_table_is_passed_over(told: str, odd: str) -> None:
     assert told in texts.TABLE
     assert parse_account(Output(texts.TABLE.replace(told, odd))).said
+
+
+def test_devices_and_processes_of_no_gpu_of_the_table_are_not_passed_over() -> None:
+    """Its beginning may be missing."""
+    rows = [each for each in texts.TABLE.splitlines() if not each.startswith("|   0  NVIDIA RTX")]
+    (said,) = parse_account(Output("\n".join(rows) + "\n")).said
+    assert said.line == "rows of GPUs that the table does not list: 0"
 
 
 def test_processes_come_from_the_list_of_them_where_the_xml_tells_none() -> None:

@@ -342,11 +342,14 @@ def instances_fit(
 
 
 def _answer(answers: State[Each[str, Any]], node: NodeView) -> Any:
-    """What nvidia-smi told of the node; None where it told nothing: then the model's grid counts."""
+    """What nvidia-smi told of the node; None where it told nothing, or not all of it: then the model's
+    grid counts."""
     if not isinstance(answers, Known):
         return None
     state = answers.value.entries.get(node.metadata.name)
-    return state.value if isinstance(state, Known) else None
+    if not isinstance(state, Known) or not all(each.trouble.of_one_gpu for each in state.value.said):
+        return None
+    return state.value
 
 
 def _profiles(offers: Offers | None, gpu: Gpu) -> frozenset[Profile] | None:

@@ -289,6 +289,15 @@ def test_buffers_of_an_engine_on_several_gpus_are_no_neighbour(
     assert v0(non_torch=non_torch, **fields).of("alone-at-start").verdict is verdict
 
 
+def test_what_v0_tells_of_a_neighbour_is_no_proof_of_a_process() -> None:
+    """On a vGPU the host may hold it."""
+    (said,) = (each.message for each in v0(non_torch=8.29).findings if each.code.id == "VLM015")
+    assert "most likely by another process (of a vGPU, by its host)" in said
+    taken = judged(make.pod(), written={(CHAT, "vllm"): breakdown(70.0)})
+    (said,) = (each.message for each in taken.findings if each.code.id == "VLM015")
+    assert said.endswith("of its GPU taken when it started, by another process")
+
+
 def breakdown(free: float) -> str:
     line = (
         f"Free memory on device ({free}/94.97 GiB) on startup. Desired GPU memory utilization is (0.91, "

@@ -238,6 +238,16 @@ def test_where_nvidia_smi_tells_no_profiles_the_models_grid_counts() -> None:
     assert found.against(guards.profiles_are_offered, guards.instances_fit) == []
 
 
+def test_a_list_of_profiles_that_breaks_off_is_none() -> None:
+    """What is not in the part that came may be in the other."""
+    found = scene()
+    whole = found.answers()[NAME, "nvidia-smi-mig-lgip"]
+    assert isinstance(whole, Output)
+    head, _, _ = whole.stdout.partition("3g.40gb")
+    found.told[NAME, "nvidia-smi-mig-lgip"] = Output(head)
+    assert found.against(guards.profiles_are_offered, guards.instances_fit) == []
+
+
 def test_where_neither_profiles_nor_memory_can_be_read_nothing_is_taken_for_possible() -> None:
     found = asked("all-1g.5gb", gpu_node(NAME, profiles=[SEVEN], config="all-1g.10gb"))
     for command in ("nvidia-smi-mig-lgip", "nvidia-smi-mig-lgipp", "nvidia-smi-query-gpu", "nvidia-smi-q-x"):
