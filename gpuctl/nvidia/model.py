@@ -144,8 +144,8 @@ def joined(answers: Answers) -> Hardware:
         _gpu(
             gpu,
             _row(gpu, rows),
-            None if instances is None else instances.by_gpu.get(gpu.index, ()),
-            None if computes is None else computes.by_gpu.get(gpu.index, ()),
+            None if instances is None else _rows_of(gpu, instances.by_gpu, instances.said),
+            None if computes is None else _rows_of(gpu, computes.by_gpu, computes.said),
             _detailed(gpu, rows, detail, len(answers.listing.gpus)),
         )
         for gpu in answers.listing.gpus
@@ -176,6 +176,14 @@ def _whole(command: str, answer: T, said: list[tuple[str, Said]]) -> T | None:
     beside: tuple[Said, ...] = getattr(answer, "said", ())
     said += [(command, each) for each in beside]
     return answer if all(each.trouble.of_one_gpu for each in beside) else None
+
+
+def _rows_of(
+    gpu: ListedGpu, by_gpu: Mapping[int, tuple[T, ...]], said: Sequence[Said]
+) -> tuple[T, ...] | None:
+    """What was listed of one GPU, None if that is not known: where something is said of a GPU, it may be this
+    one that is lost."""
+    return by_gpu.get(gpu.index, None if said else ())
 
 
 def _row(gpu: ListedGpu, rows: GpuRows | None) -> GpuRow | None:

@@ -200,6 +200,7 @@ def test_answers_that_contradict_each_other_are_an_obstacle() -> None:
         (texts.LISTED, "No GPU instances found: Not Found\n", True),
         (texts.LISTED, "No MIG-enabled devices found.\n", True),
         (f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {texts.GPU_A})\n", "No MIG-enabled devices found.\n", False),
+        (texts.LISTED, "Unable to determine the device handle for GPU0: 0000:1B:00.0: GPU is lost.\n", False),
     ],
 )
 def test_devices_without_instances_to_lie_in_are_an_obstacle(
