@@ -35,22 +35,20 @@ def test_2000_nodes_and_20000_pods_in_under_two_minutes(bed: Bed) -> None:
     began = time.monotonic()
     with loaded(bed, nodes=2000, pods=20_000):
         arrived = time.monotonic()
-        ratios, peak = compared(bed)
+        ratio, peak = compared(bed)
         time.sleep(max(0.0, arrived + SIGN_OF_LIFE - time.monotonic()))
         conditions = r'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
         ready = bed.kubectl("get", "nodes", "-o", conditions).split()
         assert ready.count("True") >= 2000
     took = arrived - began
     assert took < (120 if quiet else 300)
-    # Whoever works beside takes time from one half of a pair, and the processor that decodes meanwhile.
-    ratio = statistics.median(ratios) if quiet else min(ratios)
     assert ratio <= 1, f"the list took {ratio:.2f} times as long as kubectl's"
     assert peak <= 150, f"the list took {peak} MiB"
     bed.wait(bed.healthy, 180, "a healthy bed after the load")
 
 
-def compared(bed: Bed) -> tuple[list[float], int]:
-    """All pods listed by gpuctl and by `kubectl get --raw`, in turn: the ratios, and gpuctl's MiB."""
+def compared(bed: Bed) -> tuple[float, int]:
+    """All pods listed by gpuctl and by `kubectl get --raw`, in turn: the median ratio, and gpuctl's MiB."""
     ratios, peaks = [], []
     bed.kubectl("annotate", "pods", "--all", "-n", namespace(0), "touched=yes", "--overwrite")
     for _ in range(PAIRS):
@@ -66,4 +64,4 @@ def compared(bed: Bed) -> tuple[list[float], int]:
         bed.kubectl("get", "--raw", "/api/v1/pods")
         ratios.append(float(seconds) / (time.perf_counter() - began))
         peaks.append(int(peak))
-    return ratios, max(peaks)
+    return statistics.median(ratios), max(peaks)

@@ -95,9 +95,6 @@ class Matrix:
         if trial.trouble.lasts and not ran.hits:  # a busy machine: it did not come so far
             ran = tried(trial, self.cluster)
         objections = tuple(self.oracle.objections(trial, ran))
-        if objections:  # what is wrong is so again; what a busy machine was too slow for is not
-            ran = tried(trial, self.cluster)
-            objections = tuple(self.oracle.objections(trial, ran))
         if ran.report is None:
             return Result(trial, "raised", (), objections)
         effect = self.oracle.effect(trial, ran)
