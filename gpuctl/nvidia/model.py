@@ -13,7 +13,7 @@ from gpuctl.nvidia.detail import Detail, DetailedGpu, DeviceMemory
 from gpuctl.nvidia.instances import ComputeInstance, ComputeInstances, GpuInstance, GpuInstances
 from gpuctl.nvidia.lines import ALIKE
 from gpuctl.nvidia.listing import ListedGpu, Listing, MigDevice
-from gpuctl.nvidia.output import Said, Trouble, worst
+from gpuctl.nvidia.output import Said, Trouble, is_whole, worst
 from gpuctl.nvidia.profile import Profile, made
 from gpuctl.nvidia.query import GpuRow, GpuRows, Process, Processes
 
@@ -175,7 +175,7 @@ def _whole(command: str, answer: T, said: list[tuple[str, Said]]) -> T | None:
         return None
     beside: tuple[Said, ...] = getattr(answer, "said", ())
     said += [(command, each) for each in beside]
-    return answer if all(each.trouble.of_one_gpu for each in beside) else None
+    return answer if is_whole(beside) else None
 
 
 def _rows_of(

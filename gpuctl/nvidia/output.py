@@ -90,6 +90,11 @@ class Said:
         return f"{self.trouble.value}: {self.line}" if self.line else self.trouble.value
 
 
+def is_whole(said: Iterable[Said]) -> bool:
+    """Whether an answer can be relied on with this said beside it."""
+    return all(each.trouble.of_one_gpu for each in said)
+
+
 def readable(output: Output) -> str:
     """The text without escapes, control characters and Windows line ends, bounded in length.
 

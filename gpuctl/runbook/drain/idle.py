@@ -123,6 +123,12 @@ class Lasting:
 def lasting_processes_on(on: Fact[Collection[Target]]) -> Lasting:
     """Declares both looks."""
     first = processes_on(on)
+    return Lasting(first, seen_again(on, first))
+
+
+def seen_again(on: Fact[Collection[Target]], first: Fact[tuple[Process, ...]]) -> Fact[tuple[Process, ...]]:
+    """Declares another look at nodes where a first one found processes, a while later: the process of a pod
+    that has ended is gone by then."""
 
     @given(on, first)
     def the_node_if_it_is_busy(
@@ -130,7 +136,7 @@ def lasting_processes_on(on: Fact[Collection[Target]]) -> Lasting:
     ) -> Collection[Target]:
         return targets if processes else ()
 
-    return Lasting(first, processes_on(Later(the_node_if_it_is_busy, AGAIN_AFTER)))
+    return processes_on(Later(the_node_if_it_is_busy, AGAIN_AFTER))
 
 
 LASTING: Final = lasting_processes_on(the_node_to_look_into)

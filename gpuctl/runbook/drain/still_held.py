@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from gpuctl.audit.finding import Finding
-from gpuctl.facts.fact import NOW, Command, Fact, Later, Maybe, given
+from gpuctl.facts.fact import NOW, Command, Fact, Maybe, given
 from gpuctl.facts.gather import Facts
 from gpuctl.facts.kinds import Ref, Rule
 from gpuctl.facts.nodes import Target
@@ -25,10 +25,10 @@ from gpuctl.runbook.drain.candidates import Candidate
 from gpuctl.runbook.drain.cordon import OnNode
 from gpuctl.runbook.drain.draining import pods_with_verdicts
 from gpuctl.runbook.drain.idle import (
-    AGAIN_AFTER,
     LOOK_FOR_PROCESSES,
     holders,
     processes_on,
+    seen_again,
     shown,
     the_node_to_look_into,
     unexplained,
@@ -88,13 +88,7 @@ def processes_are_told(node: Node, found: State[tuple[Process, ...]]) -> Iterato
 # After the drain
 
 
-@given(the_node_if_it_has_gpus, unexplained_processes)
-def the_node_if_some_stay(targets: Collection[Target], found: tuple[Process, ...]) -> Collection[Target]:
-    return targets if found else ()
-
-
-# The process of a pod that has ended is gone a moment later.
-STILL_THERE: Final = processes_on(Later(the_node_if_some_stay, AGAIN_AFTER))
+STILL_THERE: Final = seen_again(the_node_if_it_has_gpus, unexplained_processes)
 
 
 class SeeWhatIsLeft(OnNode, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from gpuctl.nvidia.node import CONFIG, PREFIX, Node
 from gpuctl.nvidia.objects import GpuPod, NodeView
 from gpuctl.nvidia.offers import Offers, Placements
 from gpuctl.nvidia.operands import MANAGER
-from gpuctl.nvidia.output import Trouble
+from gpuctl.nvidia.output import Trouble, is_whole
 from gpuctl.nvidia.parted import Part, impossible
 from gpuctl.nvidia.profile import Profile, parse
 from gpuctl.nvidia.selection import Selection
@@ -347,9 +347,7 @@ def _answer(answers: State[Each[str, Any]], node: NodeView) -> Any:
     if not isinstance(answers, Known):
         return None
     state = answers.value.entries.get(node.metadata.name)
-    if not isinstance(state, Known) or not all(each.trouble.of_one_gpu for each in state.value.said):
-        return None
-    return state.value
+    return state.value if isinstance(state, Known) and is_whole(state.value.said) else None
 
 
 def _profiles(offers: Offers | None, gpu: Gpu) -> frozenset[Profile] | None:
